@@ -1,0 +1,414 @@
+"""GEMV + AllReduce: `y = sum over ranks of W_r @ x_r` (+ bias, + residual), a row-parallel linear layer at decode.
+
+`two_phase` is the paper's direct AllReduce: each rank computes the full-length partial vector, tile by tile, remote owners'
+tiles first; a tile goes straight into its owner's stage; the owner adds the ranks' partials in rank order and stores the
+result into every rank's output. `one_shot` sends each partial tile to every rank, which adds for itself: one flag latency
+instead of two, world_size times the traffic, so for small M.
+
+Why buffers may be reused without a host in between ("ready is not consumed"):
+* two_phase, stage: a rank leaves call e only after its work-groups have acquired every owner's `done` flag, which the owner
+  released after reading its stage. So when it stores into a stage in call e + 1, the reads of call e happened before. One
+  stage is enough.
+* two_phase, out: an owner stores into a peer's `out` only after acquiring that peer's partial of the same tile, which the
+  peer sent from inside call e, after (stream order) whatever read the result of call e - 1 on it.
+* one_shot, stage: a rank in call e has acquired flags of call e - 1 from every peer, so every peer had left call e - 2.
+  Two stages, chosen by the epoch's parity, are enough. `out` is written by its own rank only.
+No deadlock: a work-group computes and sends everything it has before it waits, and waits only for the work-groups with its
+own number on other ranks, all of which are resident.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from . import collectives, plan, schedule, shmem
+from .bounds import DTYPES, sum_bound
+from .errors import require, require_world_size
+from .symmetric import SymmetricMemory, agree
+
+ALGORITHMS = ("two_phase", "one_shot")
+MAX_BATCH = 8
+MAX_GRID = 4096
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Shapes of one call, the same on every rank.
+
+    Attributes:
+        m: rows of the weight, elements of each output vector.
+        k: columns of this rank's shard of the weight, elements of this rank's input vectors.
+        batch: input vectors, 1 to 8.
+        dtype: of weight, input and output: float32, bfloat16 or float16; sums are float32.
+        world_size: 1, 2, 4 or 8.
+        bias, residual: whether [m] and [batch, m] tensors, the same on every rank, are added to the reduced result.
+    """
+
+    m: int
+    k: int
+    batch: int
+    dtype: torch.dtype
+    world_size: int
+    bias: bool = False
+    residual: bool = False
+
+    def __post_init__(self) -> None:
+        require_world_size(self.world_size)
+        require(self.m >= 1, "m", self.m, "1 or more")
+        require(self.k >= 1, "k", self.k, "1 or more")
+        require(1 <= self.batch <= MAX_BATCH, "batch", self.batch, f"1 to {MAX_BATCH}")
+        require(self.dtype in DTYPES, "dtype", str(self.dtype), "float32, bfloat16 or float16")
+
+    @property
+    def operations(self) -> int:
+        """Float32 operations behind one output element: products and additions over all ranks, bias and residual."""
+        return 2 * self.k * self.world_size + 2
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to run it; the same on every rank. `grid` physical work-groups of `num_warps` warps, tiles of block_m x block_k."""
+
+    algorithm: str = "two_phase"
+    block_m: int = 4
+    block_k: int = 1024
+    num_warps: int = 4
+    num_stages: int = 3
+    grid: int = 264
+    order: str = "remote_first"
+
+    def __post_init__(self) -> None:
+        require(self.algorithm in ALGORITHMS, "algorithm", self.algorithm, ", ".join(ALGORITHMS))
+        require(1 <= self.grid <= MAX_GRID, "grid", self.grid, f"1 to {MAX_GRID}")
+
+
+def tiles_per_owner(problem: Problem, config: Config) -> tuple[int, int]:
+    """(tiles, tiles each rank owns and reduces; the last owner may have fewer)."""
+    tiles = -(-problem.m // config.block_m)
+    return tiles, -(-tiles // problem.world_size)
+
+
+def make_plan(problem: Problem, config: Config, rank: int) -> plan.Plan:
+    """The logical work-groups (row tiles) of phase 1; a tile's destination is its owner."""
+    tiles, per_owner = tiles_per_owner(problem, config)
+    number = np.arange(tiles)
+    rows = np.minimum(config.block_m, problem.m - number * config.block_m)
+    starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
+    return plan.make(
+        grid=min(config.grid, tiles),
+        first=plan.first_logical(config.order, rank, starts),
+        dest=number // per_owner,
+        bytes_read=rows * problem.k * problem.dtype.itemsize,
+        bytes_sent=rows * problem.batch * 4,
+        flops=2 * rows * problem.k * problem.batch,
+    )
+
+
+@triton.jit
+def _partial_tile(
+    weight, x, tile, M, K, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_K: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Rows [tile * BLOCK_M, + BLOCK_M) of weight @ x for every input vector: float32 [BLOCK_B, BLOCK_M]."""
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_ok = rows < M
+    vectors = tl.arange(0, BLOCK_B)
+    row_start = weight + rows.to(tl.int64)[:, None] * K
+    total = tl.zeros((BLOCK_B, BLOCK_M, BLOCK_K), tl.float32)
+    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
+        columns = k + tl.arange(0, BLOCK_K)
+        w_ok = row_ok[:, None]
+        x_ok = (vectors < BATCH)[:, None]
+        if not EVEN_K:
+            w_ok = w_ok & (columns < K)[None, :]
+            x_ok = x_ok & (columns < K)[None, :]
+        w = tl.load(row_start + columns[None, :], mask=w_ok, other=0.0, eviction_policy="evict_first")
+        v = tl.load(x + vectors[:, None] * K + columns[None, :], mask=x_ok, other=0.0)
+        total += w.to(tl.float32)[None, :, :] * v.to(tl.float32)[:, None, :]
+    return tl.sum(total, 2)
+
+
+@triton.jit
+def _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr):
+    """Add bias and residual to a reduced tile (float32 [BLOCK_B, BLOCK_M])."""
+    if HAS_BIAS:
+        total += tl.load(bias + rows, mask=row_ok, other=0.0).to(tl.float32)[None, :]
+    if HAS_RESIDUAL:
+        total += tl.load(residual + offsets, mask=ok, other=0.0).to(tl.float32)
+    return total
+
+
+@triton.jit(do_not_specialize=["rank", "first"])
+def _two_phase_kernel(
+    weight, x, bias, residual, out, stage, ready, done, word, bases, M, K, rank, first, per_owner,
+    WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    grid = tl.num_programs(0)
+    tiles = tl.cdiv(M, BLOCK_M)
+    epoch = shmem.epoch(word)
+    vectors = tl.arange(0, BLOCK_B)
+    steps = schedule.num_steps(pid, grid, tiles)
+    start = schedule.first_step(pid, grid, tiles, first)
+
+    # Phase 1: partial tiles into their owners' stages, remote owners first; one flag per owner and work-group, raised as
+    # soon as the work-group has no more tiles for that owner.
+    for step in range(steps):
+        tile = schedule.logical_at(pid, grid, tiles, start, step)
+        owner = tile // per_owner
+        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
+        mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M
+        tl.store(mine + vectors[:, None] * M + rows[None, :], part, mask=ok)
+        following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
+        if owner != rank and (step == steps - 1 or following != owner):
+            shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, owner)
+    shmem.arrive(word, grid)
+
+    # Phase 2: reduce the tiles of this work-group that this rank owns, in rank order, so that every run gives the same bits.
+    low = rank * per_owner
+    high = tl.minimum(low + per_owner, tiles)
+    if schedule.count_in(pid, grid, low, high) > 0:
+        for peer in tl.static_range(WORLD):
+            if peer != rank:
+                shmem.wait(ready + peer * MAX_WGS + pid, epoch)
+        # This work-group's own partials were stored by other threads than will load them: order them.
+        tl.debug_barrier()
+        for tile in range(schedule.first_in(pid, grid, low), high, grid):
+            rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+            row_ok = rows < M
+            ok = (vectors < BATCH)[:, None] & row_ok[None, :]
+            offsets = vectors[:, None] * M + rows[None, :]
+            total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
+            for peer in tl.static_range(WORLD):
+                total += tl.load(stage + peer * BATCH * M + offsets, mask=ok, other=0.0)
+            total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
+            for peer in tl.static_range(WORLD):
+                y = shmem.peer_ptr(out, bases, rank, peer)
+                tl.store(y + offsets, total.to(out.dtype.element_ty), mask=ok)
+        for peer in tl.static_range(WORLD):
+            if peer != rank:
+                shmem.signal(done + rank * MAX_WGS + pid, epoch, bases, rank, peer)
+
+    # Tail: the owners' results for this work-group's tiles are in `out`, and they have read the stage.
+    for peer in tl.static_range(WORLD):
+        if peer != rank:
+            low = peer * per_owner
+            if schedule.count_in(pid, grid, low, tl.minimum(low + per_owner, tiles)) > 0:
+                shmem.wait(done + peer * MAX_WGS + pid, epoch)
+
+
+@triton.jit(do_not_specialize=["rank"])
+def _one_shot_kernel(
+    weight, x, bias, residual, out, stage, ready, word, bases, M, K, rank,
+    WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    grid = tl.num_programs(0)
+    tiles = tl.cdiv(M, BLOCK_M)
+    epoch = shmem.epoch(word)
+    vectors = tl.arange(0, BLOCK_B)
+    # Parity: a peer may still be reading the stage of the call before (module docstring).
+    half = (epoch % 2) * WORLD * BATCH * M
+
+    for tile in range(pid, tiles, grid):
+        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
+        offsets = half + rank * BATCH * M + vectors[:, None] * M + rows[None, :]
+        for hop in tl.static_range(WORLD):  # the rank itself last
+            there = shmem.peer_ptr(stage, bases, rank, (rank + 1 + hop) % WORLD)
+            tl.store(there + offsets, part, mask=ok)
+    for hop in tl.static_range(WORLD - 1):
+        shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, (rank + 1 + hop) % WORLD)
+    shmem.arrive(word, grid)
+
+    for peer in tl.static_range(WORLD):
+        if peer != rank:
+            shmem.wait(ready + peer * MAX_WGS + pid, epoch)
+    # This work-group's own partials were stored by other threads than will load them: order them.
+    tl.debug_barrier()
+    for tile in range(pid, tiles, grid):
+        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+        row_ok = rows < M
+        ok = (vectors < BATCH)[:, None] & row_ok[None, :]
+        offsets = vectors[:, None] * M + rows[None, :]
+        total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
+        for peer in tl.static_range(WORLD):  # rank order: the same bits on every rank
+            total += tl.load(stage + half + peer * BATCH * M + offsets, mask=ok, other=0.0)
+        total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
+        tl.store(out + offsets, total.to(out.dtype.element_ty), mask=ok)
+
+
+@triton.jit
+def _compute_kernel(
+    weight, x, out, M, K,
+    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """The same tiles without communication: this rank's partial result, [batch, m]."""
+    vectors = tl.arange(0, BLOCK_B)
+    for tile in range(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.num_programs(0)):
+        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
+        tl.store(out + vectors[:, None] * M + rows[None, :], part.to(out.dtype.element_ty), mask=ok)
+
+
+def _constants(problem: Problem, config: Config) -> dict[str, object]:
+    return {
+        "M": problem.m,
+        "K": problem.k,
+        "BATCH": problem.batch,
+        "BLOCK_B": triton.next_power_of_2(problem.batch),
+        "BLOCK_M": config.block_m,
+        "BLOCK_K": config.block_k,
+        "EVEN_K": problem.k % config.block_k == 0,
+        "STAGES": config.num_stages,
+    }
+
+
+def _check(problem: Problem, symm: SymmetricMemory, weight: torch.Tensor, x: torch.Tensor, extras: dict) -> None:
+    require(problem.world_size == symm.world_size, "problem.world_size", problem.world_size, f"{symm.world_size}, the ranks there are")
+    shapes = {"weight": (problem.m, problem.k), "x": (problem.batch, problem.k)}
+    shapes |= {name: shape for name, shape in (("bias", (problem.m,)), ("residual", (problem.batch, problem.m)), ("out", (problem.batch, problem.m))) if name in extras}  # fmt: skip
+    for name, tensor in {"weight": weight, "x": x, **extras}.items():
+        require(tuple(tensor.shape) == shapes[name], f"shape of {name}", tuple(tensor.shape), str(shapes[name]))
+        require(tensor.dtype == problem.dtype, f"dtype of {name}", str(tensor.dtype), str(problem.dtype))
+        require(tensor.is_contiguous(), f"stride of {name}", tensor.stride(), "contiguous")
+    agree(symm, "gemv_all_reduce problem", problem)
+
+
+@dataclass
+class _Workspace:
+    """Per rank, grown collectively: stage, flags and the epoch word of one algorithm."""
+
+    stage: torch.Tensor
+    ready: torch.Tensor
+    done: torch.Tensor
+    word: torch.Tensor
+
+
+def _workspace(symm: SymmetricMemory, problem: Problem, algorithm: str) -> _Workspace:
+    need = problem.world_size * problem.batch * problem.m * (2 if algorithm == "one_shot" else 1)
+    spaces = symm.state.setdefault("gemv_all_reduce", {})
+    space = spaces.get(algorithm)
+    if space is None or space.stage.numel() < need:
+        name = f"gemv_all_reduce.{algorithm}"
+        if space is None:
+            flags = (symm.world_size, MAX_GRID)
+            space = _Workspace(
+                stage=torch.empty(0),
+                ready=symm.empty(flags, torch.int64, f"{name}.ready"),
+                done=symm.empty(flags, torch.int64, f"{name}.done"),
+                word=symm.empty(1, torch.int64, f"{name}.epoch"),
+            )
+        # A larger stage starts a new one: no rank can still be using the old one's place in the heap for anything else.
+        space.stage = symm.empty(need, torch.float32, f"{name}.stage")
+        spaces[algorithm] = space
+    return space
+
+
+def fused(
+    symm: SymmetricMemory,
+    problem: Problem,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    config: Config | None = None,
+) -> torch.Tensor:
+    """One fused launch on this rank; every rank calls with the same problem and config.
+
+    Args:
+        symm: this rank's symmetric memory.
+        problem: shapes and dtype.
+        weight: [m, k], this rank's columns of the layer's weight.
+        x: [batch, k], this rank's slice of the input.
+        out: [batch, m], a symmetric tensor (from `symm.empty`); all ranks end with the same bits in it.
+        bias: [m] or None; residual: [batch, m] or None; added once to the reduced result.
+        config: block sizes, algorithm and grid; None takes the tuned or default one.
+
+    Returns: `out`. Raises `ProblemError` for shapes, dtypes, world sizes or grids outside what is allowed.
+    """
+    config = config or default_config(problem, symm)
+    extras = {n: t for n, t in (("bias", bias), ("residual", residual), ("out", out)) if t is not None}
+    require((bias is not None) == problem.bias and (residual is not None) == problem.residual, "problem.bias, problem.residual",
+            (problem.bias, problem.residual), "what is passed")  # fmt: skip
+    _check(problem, symm, weight, x, extras)
+    space = _workspace(symm, problem, config.algorithm)
+    tiles, per_owner = tiles_per_owner(problem, config)
+    grid = min(config.grid, tiles)
+    args = {
+        "weight": weight, "x": x, "bias": bias if bias is not None else x, "residual": residual if residual is not None else x,
+        "out": out, "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "rank": symm.rank,
+        "WORLD": problem.world_size, "HAS_BIAS": problem.bias, "HAS_RESIDUAL": problem.residual, "MAX_WGS": MAX_GRID,
+        **_constants(problem, config),
+    }  # fmt: skip
+    kernel = _one_shot_kernel
+    if config.algorithm == "two_phase":
+        kernel = _two_phase_kernel
+        starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
+        args |= {"done": space.done, "per_owner": per_owner, "first": plan.first_logical(config.order, symm.rank, starts)}
+    symm.launch(kernel, grid, args, num_warps=config.num_warps, waits=problem.world_size > 1)
+    return out
+
+
+def compute(
+    symm: SymmetricMemory, problem: Problem, weight: torch.Tensor, x: torch.Tensor, out: torch.Tensor, config: Config | None = None
+) -> torch.Tensor:
+    """This rank's partial result only ([batch, m], not reduced): the compute half of `bulk`."""
+    config = config or default_config(problem, symm)
+    _check(problem, symm, weight, x, {"out": out})
+    grid = min(config.grid, -(-problem.m // config.block_m))
+    args = {"weight": weight, "x": x, "out": out, **_constants(problem, config)}
+    symm.launch(_compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+    return out
+
+
+def bulk(
+    symm: SymmetricMemory,
+    problem: Problem,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    config: Config | None = None,
+) -> torch.Tensor:
+    """The baseline: the same compute kernel, then the library's all-reduce; arguments as `fused`, `out` need not be symmetric."""
+    compute(symm, problem, weight, x, out, config)
+    collectives.all_reduce(symm, out)
+    for extra in (bias, residual):
+        if extra is not None:
+            out += extra
+    return out
+
+
+def reference(
+    weights: list[torch.Tensor], xs: list[torch.Tensor], bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Plain torch in float64 from all ranks' operands: (result, sum of absolute values), [batch, m] each."""
+    extras = [t.double() for t in (bias, residual) if t is not None]
+    exact = sum(x.double() @ w.double().T for w, x in zip(weights, xs, strict=True)) + sum(extras)
+    magnitude = sum(x.double().abs() @ w.double().abs().T for w, x in zip(weights, xs, strict=True))
+    return exact, magnitude + sum(t.abs() for t in extras)
+
+
+def error_bound(problem: Problem, exact: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
+    """Largest allowed absolute error of `fused` per element (`kernels/bounds.py` states the formula)."""
+    return sum_bound(exact, magnitude, problem.operations, problem.dtype)
+
+
+def default_config(problem: Problem, symm: SymmetricMemory) -> Config:
+    """A safe choice where nothing was tuned; the same on every rank, since it depends on the problem and the device kind."""
+    if symm.device.type == "cpu":
+        return Config(block_m=16, block_k=256, grid=min(4, symm.max_resident(4)))
+    return Config(block_m=2 if problem.batch > 2 else 4, grid=min(MAX_GRID, symm.max_resident(4) // 2))

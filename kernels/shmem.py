@@ -1,0 +1,103 @@
+"""Device-side communication for Triton kernels: the extension that the paper's abstract speaks of, in OpenSHMEM's words.
+
+A *symmetric* buffer lies at the same offset of every rank's heap. `bases` is an int64 table of the heaps' base addresses as
+this rank maps them, so that a peer's copy of a buffer is `ptr - bases[me] + bases[peer]`.
+
+What orders what (memory models: PTX ISA 8, "Memory Consistency Model"; AMDGPU backend guide, "Memory Model GFX90A / GFX942"):
+
+| call       | orders                                                                    | on NVIDIA                          | on AMD                             |
+|------------|---------------------------------------------------------------------------|------------------------------------|------------------------------------|
+| peer_ptr   | nothing                                                                   | address arithmetic                 | address arithmetic                 |
+| put        | nothing: weak stores, in any order, visible after a `signal`              | st.global                          | global_store                       |
+| drain      | this work-group's own stores before anything it does next                 | bar.sync                           | s_waitcnt vmcnt(0); s_barrier      |
+| signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; fence.acq_rel.sys; atom  | waitcnt; barrier; wbl2; atomic     |
+| wait       | the flag before every load of this work-group that follows                | ld.acquire.sys spin; bar.sync      | atomic spin; invalidate; s_barrier |
+
+Flags are int64 and hold a monotone *epoch*: a wait is `>=`, a flag is never reset, so a late reader cannot miss one. The epoch
+lives on the device (`epoch`, `arrive`), so a captured graph may be replayed for ever.
+
+`put_signal` and its kin, the RDMA transport, are in `kernels/rdma.py`.
+"""
+
+import triton
+import triton.language as tl
+from triton.language import target_info
+
+
+@triton.jit
+def peer_ptr(ptr, bases, me, peer):
+    """Where rank `peer` keeps what rank `me` keeps at `ptr` (a scalar pointer to a symmetric buffer). Orders nothing.
+
+    The result is declared 16-byte aligned (heaps and symmetric buffers are), else peer stores would not be vectorised:
+    translate the start of a buffer, then add offsets.
+    """
+    delta = tl.load(bases + peer) - tl.load(bases + me)
+    moved = (ptr.to(tl.int64) + delta).to(ptr.dtype)
+    return tl.multiple_of(moved, 16)
+
+
+@triton.jit
+def drain():
+    """Block barrier that also waits for every wave's outstanding stores.
+
+    Orders all stores of the work-group before whatever any of its threads does next at a scope that the following release
+    covers. NVIDIA: bar.sync is enough, since a later release by one thread is cumulative over what the barrier ordered.
+    AMD: an s_barrier does not wait for other waves' stores, and the release's own s_waitcnt covers only the releasing
+    wave, so that each wave first waits for its own.
+    """
+    if target_info.is_hip():
+        tl.inline_asm_elementwise(
+            "s_waitcnt vmcnt(0)\n v_mov_b32 $0, 0", "=v", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+    tl.debug_barrier()
+
+
+@triton.jit
+def signal(flag, epoch, bases, me, peer):
+    """Raise `flag` (a scalar pointer to a symmetric int64) at rank `peer` to `epoch`.
+
+    Release at system scope: all stores of this work-group, to any rank, happen before it for the thread that acquires the
+    flag. The barrier in front is what makes the other threads' stores part of that release.
+    """
+    drain()
+    tl.atomic_xchg(peer_ptr(flag, bases, me, peer), epoch, sem="release", scope="sys")
+
+
+@triton.jit
+def wait(flag, epoch):
+    """Spin until my own `flag` is at least `epoch`.
+
+    Acquire at system scope, then a block barrier: what the signalling work-group stored before its `signal` is visible to
+    every thread of this work-group after it. The caller must already have stored everything that its peers wait for.
+    """
+    while tl.atomic_add(flag, 0, sem="acquire", scope="sys") < epoch:
+        pass
+    tl.debug_barrier()
+
+
+_EPOCH_SHIFT: tl.constexpr = tl.constexpr(32)
+
+
+@triton.jit
+def epoch(word):
+    """This call's epoch. `word` is a device-resident int64: finished calls in the high half, arrivals in the low half.
+
+    A relaxed read (volatile is ld.relaxed.sys in PTX), so that it does not race with another work-group's `arrive`. It
+    orders nothing: the high half cannot change before this work-group has arrived.
+    """
+    return (tl.load(word, volatile=True) >> _EPOCH_SHIFT) + 1
+
+
+@triton.jit
+def arrive(word, grid):
+    """Count this work-group as one that has read the epoch; the last of `grid` advances it for the next call.
+
+    The barrier orders every thread's read in `epoch` before the count; the last arrival comes after all of these in the
+    word's coherence order, so no late thread can read the next epoch. One word carries count and epoch, so relaxed is
+    enough within the launch, and the end of the kernel publishes it to the next. Call it exactly once a work-group, where
+    its latency hides (between signalling and waiting).
+    """
+    tl.debug_barrier()
+    arrived = tl.atomic_add(word, 1, sem="relaxed", scope="gpu") & 0xFFFFFFFF
+    if arrived == grid - 1:
+        tl.atomic_add(word, (1 << _EPOCH_SHIFT) - grid, sem="relaxed", scope="gpu")
