@@ -100,4 +100,4 @@ def arrive(word, grid):
     tl.debug_barrier()
     arrived = tl.atomic_add(word, 1, sem="relaxed", scope="gpu") & 0xFFFFFFFF
     if arrived == grid - 1:
-        tl.atomic_add(word, (1 << _EPOCH_SHIFT) - grid, sem="relaxed", scope="gpu")
+        tl.atomic_add(word, (tl.cast(1, tl.int64) << _EPOCH_SHIFT) - grid, sem="relaxed", scope="gpu")
