@@ -139,7 +139,12 @@ def run_virtual(program: Callable[..., Any], world_size: int, *args: Any, heap_b
     The first rank's exception is raised after all threads have ended.
     """
     require_world_size(world_size)
-    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    # Eager loading: a module loaded while a peer's kernel spins waits for that kernel. One hardware queue a stream: two ranks
+    # in one queue would run one after the other, and the first would wait for the second for ever.
+    for variable, value in (("CUDA_MODULE_LOADING", "EAGER"), ("CUDA_DEVICE_MAX_CONNECTIONS", "32")):
+        if not torch.cuda.is_initialized():
+            os.environ.setdefault(variable, value)
+        require(os.environ.get(variable) == value, variable, os.environ.get(variable), f"{value}, set before CUDA starts")
     heaps = [torch.zeros(heap_bytes, dtype=torch.uint8, device="cuda") for _ in range(world_size)]
     meeting = threading.Barrier(world_size)
     board: list[Any] = [None] * world_size

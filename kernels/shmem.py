@@ -9,8 +9,8 @@ What orders what (memory models: PTX ISA 8, "Memory Consistency Model"; AMDGPU b
 |------------|---------------------------------------------------------------------------|------------------------------------|------------------------------------|
 | peer_ptr   | nothing                                                                   | address arithmetic                 | address arithmetic                 |
 | put        | nothing: weak stores, in any order, visible after a `signal`              | st.global                          | global_store                       |
-| drain      | this work-group's own stores before anything it does next                 | bar.sync                           | s_waitcnt vmcnt(0); s_barrier      |
-| signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; fence.acq_rel.sys; atom  | waitcnt; barrier; wbl2; atomic     |
+| drain      | this work-group's own stores before anything it does next                 | bar.sync                           | wbl2; s_waitcnt vmcnt(0); s_barrier |
+| signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; atom.release.sys         | drain; release atomic               |
 | wait       | the flag before every load of this work-group that follows                | ld.acquire.sys spin; bar.sync      | atomic spin; invalidate; s_barrier |
 
 Flags are int64 and hold a monotone *epoch*: a wait is `>=`, a flag is never reset, so a late reader cannot miss one. The epoch
@@ -38,17 +38,25 @@ def peer_ptr(ptr, bases, me, peer):
 
 @triton.jit
 def drain():
-    """Block barrier that also waits for every wave's outstanding stores.
+    """Block barrier behind which every thread's earlier stores of this work-group have left for system scope.
 
-    Orders all stores of the work-group before whatever any of its threads does next at a scope that the following release
-    covers. NVIDIA: bar.sync is enough, since a later release by one thread is cumulative over what the barrier ordered.
-    AMD: an s_barrier does not wait for other waves' stores, and the release's own s_waitcnt covers only the releasing
-    wave, so that each wave first waits for its own.
+    Orders all stores of the work-group before whatever any of its threads does next. NVIDIA: bar.sync is enough, since a
+    later release by one thread is cumulative over what the barrier ordered. AMD: an s_barrier does not wait for other
+    waves' stores, and the release's own s_waitcnt covers the releasing wave only; and LLVM before its pull request 178316
+    (Triton 3.7's is older) may send the flag without waiting for the release's L2 write-back. So each wave writes back and
+    waits for itself: the `fence release system` of the AMDGPU backend guide, before the barrier.
     """
     if target_info.is_hip():
-        tl.inline_asm_elementwise(
-            "s_waitcnt vmcnt(0)\n v_mov_b32 $0, 0", "=v", [], dtype=tl.int32, is_pure=False, pack=1
-        )
+        if target_info.is_hip_cdna3() or target_info.is_hip_cdna4():
+            tl.inline_asm_elementwise(
+                "buffer_wbl2 sc0 sc1\n s_waitcnt vmcnt(0)\n v_mov_b32 $0, 0",
+                "=v,~{memory}", [], dtype=tl.int32, is_pure=False, pack=1,
+            )  # fmt: skip
+        else:
+            tl.inline_asm_elementwise(
+                "buffer_wbl2\n s_waitcnt vmcnt(0)\n v_mov_b32 $0, 0",
+                "=v,~{memory}", [], dtype=tl.int32, is_pure=False, pack=1,
+            )  # fmt: skip
     tl.debug_barrier()
 
 
