@@ -17,21 +17,21 @@ No deadlock: a work-group computes and sends everything it has before it waits, 
 own number on other ranks, all of which are resident.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-import triton
-import triton.language as tl
 
-from . import collectives, plan, schedule, shmem
+from . import collectives, plan
 from .bounds import DTYPES, sum_bound
 from .errors import require, require_world_size
+from .gemv_device import compute_kernel, one_shot_kernel, two_phase_kernel
 from .symmetric import SymmetricMemory, agree
 
 ALGORITHMS = ("two_phase", "one_shot")
 MAX_BATCH = 8
 MAX_GRID = 4096
+MATRIX_MIN = 16  # smallest side of a tl.dot
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,13 @@ class Config:
         require(1 <= self.grid <= MAX_GRID, "grid", self.grid, f"1 to {MAX_GRID}")
 
 
+def _blocks(problem: Problem, config: Config) -> Config:
+    """The config with a tile that the batch's inner product can take."""
+    if problem.batch == 1 or config.block_m >= MATRIX_MIN:
+        return config
+    return replace(config, block_m=MATRIX_MIN, block_k=min(config.block_k, 256))
+
+
 def tiles_per_owner(problem: Problem, config: Config) -> tuple[int, int]:
     """(tiles, tiles each rank owns and reduces; the last owner may have fewer)."""
     tiles = -(-problem.m // config.block_m)
@@ -93,6 +100,7 @@ def tiles_per_owner(problem: Problem, config: Config) -> tuple[int, int]:
 
 def make_plan(problem: Problem, config: Config, rank: int) -> plan.Plan:
     """The logical work-groups (row tiles) of phase 1; a tile's destination is its owner."""
+    config = _blocks(problem, config)
     tiles, per_owner = tiles_per_owner(problem, config)
     number = np.arange(tiles)
     rows = np.minimum(config.block_m, problem.m - number * config.block_m)
@@ -107,166 +115,12 @@ def make_plan(problem: Problem, config: Config, rank: int) -> plan.Plan:
     )
 
 
-@triton.jit
-def _partial_tile(
-    weight, x, tile, M, K, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Rows [tile * BLOCK_M, + BLOCK_M) of weight @ x for every input vector: float32 [BLOCK_B, BLOCK_M]."""
-    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    row_ok = rows < M
-    vectors = tl.arange(0, BLOCK_B)
-    row_start = weight + rows.to(tl.int64)[:, None] * K
-    total = tl.zeros((BLOCK_B, BLOCK_M, BLOCK_K), tl.float32)
-    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
-        columns = k + tl.arange(0, BLOCK_K)
-        w_ok = row_ok[:, None]
-        x_ok = (vectors < BATCH)[:, None]
-        if not EVEN_K:
-            w_ok = w_ok & (columns < K)[None, :]
-            x_ok = x_ok & (columns < K)[None, :]
-        w = tl.load(row_start + columns[None, :], mask=w_ok, other=0.0, eviction_policy="evict_first")
-        v = tl.load(x + vectors[:, None] * K + columns[None, :], mask=x_ok, other=0.0)
-        total += w.to(tl.float32)[None, :, :] * v.to(tl.float32)[:, None, :]
-    return tl.sum(total, 2)
-
-
-@triton.jit
-def _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr):
-    """Add bias and residual to a reduced tile (float32 [BLOCK_B, BLOCK_M])."""
-    if HAS_BIAS:
-        total += tl.load(bias + rows, mask=row_ok, other=0.0).to(tl.float32)[None, :]
-    if HAS_RESIDUAL:
-        total += tl.load(residual + offsets, mask=ok, other=0.0).to(tl.float32)
-    return total
-
-
-@triton.jit(do_not_specialize=["rank", "first"])
-def _two_phase_kernel(
-    weight, x, bias, residual, out, stage, ready, done, word, bases, M, K, rank, first, per_owner,
-    WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    grid = tl.num_programs(0)
-    tiles = tl.cdiv(M, BLOCK_M)
-    epoch = shmem.epoch(word)
-    vectors = tl.arange(0, BLOCK_B)
-    steps = schedule.num_steps(pid, grid, tiles)
-    start = schedule.first_step(pid, grid, tiles, first)
-
-    # Phase 1: partial tiles into their owners' stages, remote owners first; one flag per owner and work-group, raised as
-    # soon as the work-group has no more tiles for that owner.
-    for step in range(steps):
-        tile = schedule.logical_at(pid, grid, tiles, start, step)
-        owner = tile // per_owner
-        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
-        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
-        mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M
-        tl.store(mine + vectors[:, None] * M + rows[None, :], part, mask=ok)
-        following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
-        if owner != rank and (step == steps - 1 or following != owner):
-            shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, owner)
-    shmem.arrive(word, grid)
-
-    # Phase 2: reduce the tiles of this work-group that this rank owns, in rank order, so that every run gives the same bits.
-    low = rank * per_owner
-    high = tl.minimum(low + per_owner, tiles)
-    if schedule.count_in(pid, grid, low, high) > 0:
-        for peer in tl.static_range(WORLD):
-            if peer != rank:
-                shmem.wait(ready + peer * MAX_WGS + pid, epoch)
-        # This work-group's own partials were stored by other threads than will load them: order them.
-        tl.debug_barrier()
-        for tile in range(schedule.first_in(pid, grid, low), high, grid):
-            rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-            row_ok = rows < M
-            ok = (vectors < BATCH)[:, None] & row_ok[None, :]
-            offsets = vectors[:, None] * M + rows[None, :]
-            total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
-            for peer in tl.static_range(WORLD):
-                total += tl.load(stage + peer * BATCH * M + offsets, mask=ok, other=0.0)
-            total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
-            for peer in tl.static_range(WORLD):
-                y = shmem.peer_ptr(out, bases, rank, peer)
-                tl.store(y + offsets, total.to(out.dtype.element_ty), mask=ok)
-        for peer in tl.static_range(WORLD):
-            if peer != rank:
-                shmem.signal(done + rank * MAX_WGS + pid, epoch, bases, rank, peer)
-
-    # Tail: the owners' results for this work-group's tiles are in `out`, and they have read the stage.
-    for peer in tl.static_range(WORLD):
-        if peer != rank:
-            low = peer * per_owner
-            if schedule.count_in(pid, grid, low, tl.minimum(low + per_owner, tiles)) > 0:
-                shmem.wait(done + peer * MAX_WGS + pid, epoch)
-
-
-@triton.jit(do_not_specialize=["rank"])
-def _one_shot_kernel(
-    weight, x, bias, residual, out, stage, ready, word, bases, M, K, rank,
-    WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    grid = tl.num_programs(0)
-    tiles = tl.cdiv(M, BLOCK_M)
-    epoch = shmem.epoch(word)
-    vectors = tl.arange(0, BLOCK_B)
-    # Parity: a peer may still be reading the stage of the call before (module docstring).
-    half = (epoch % 2) * WORLD * BATCH * M
-
-    for tile in range(pid, tiles, grid):
-        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
-        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
-        offsets = half + rank * BATCH * M + vectors[:, None] * M + rows[None, :]
-        for hop in tl.static_range(WORLD):  # the rank itself last
-            there = shmem.peer_ptr(stage, bases, rank, (rank + 1 + hop) % WORLD)
-            tl.store(there + offsets, part, mask=ok)
-    for hop in tl.static_range(WORLD - 1):
-        shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, (rank + 1 + hop) % WORLD)
-    shmem.arrive(word, grid)
-
-    for peer in tl.static_range(WORLD):
-        if peer != rank:
-            shmem.wait(ready + peer * MAX_WGS + pid, epoch)
-    # This work-group's own partials were stored by other threads than will load them: order them.
-    tl.debug_barrier()
-    for tile in range(pid, tiles, grid):
-        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-        row_ok = rows < M
-        ok = (vectors < BATCH)[:, None] & row_ok[None, :]
-        offsets = vectors[:, None] * M + rows[None, :]
-        total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
-        for peer in tl.static_range(WORLD):  # rank order: the same bits on every rank
-            total += tl.load(stage + half + peer * BATCH * M + offsets, mask=ok, other=0.0)
-        total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
-        tl.store(out + offsets, total.to(out.dtype.element_ty), mask=ok)
-
-
-@triton.jit
-def _compute_kernel(
-    weight, x, out, M, K,
-    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
-    STAGES: tl.constexpr,
-):  # fmt: skip
-    """The same tiles without communication: this rank's partial result, [batch, m]."""
-    vectors = tl.arange(0, BLOCK_B)
-    for tile in range(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.num_programs(0)):
-        part = _partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
-        rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-        ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
-        tl.store(out + vectors[:, None] * M + rows[None, :], part.to(out.dtype.element_ty), mask=ok)
-
-
 def _constants(problem: Problem, config: Config) -> dict[str, object]:
     return {
         "M": problem.m,
         "K": problem.k,
         "BATCH": problem.batch,
-        "BLOCK_B": triton.next_power_of_2(problem.batch),
+        "BLOCK_B": 1 if problem.batch == 1 else MATRIX_MIN,
         "BLOCK_M": config.block_m,
         "BLOCK_K": config.block_k,
         "EVEN_K": problem.k % config.block_k == 0,
@@ -275,7 +129,12 @@ def _constants(problem: Problem, config: Config) -> dict[str, object]:
 
 
 def _check(problem: Problem, symm: SymmetricMemory, weight: torch.Tensor, x: torch.Tensor, extras: dict) -> None:
-    require(problem.world_size == symm.world_size, "problem.world_size", problem.world_size, f"{symm.world_size}, the ranks there are")
+    require(
+        problem.world_size == symm.world_size,
+        "problem.world_size",
+        problem.world_size,
+        f"{symm.world_size}, the ranks there are",
+    )
     shapes = {"weight": (problem.m, problem.k), "x": (problem.batch, problem.k)}
     shapes |= {name: shape for name, shape in (("bias", (problem.m,)), ("residual", (problem.batch, problem.m)), ("out", (problem.batch, problem.m))) if name in extras}  # fmt: skip
     for name, tensor in {"weight": weight, "x": x, **extras}.items():
@@ -338,7 +197,7 @@ def fused(
 
     Returns: `out`. Raises `ProblemError` for shapes, dtypes, world sizes or grids outside what is allowed.
     """
-    config = config or default_config(problem, symm)
+    config = _blocks(problem, config or default_config(problem, symm))
     extras = {n: t for n, t in (("bias", bias), ("residual", residual), ("out", out)) if t is not None}
     require((bias is not None) == problem.bias and (residual is not None) == problem.residual, "problem.bias, problem.residual",
             (problem.bias, problem.residual), "what is passed")  # fmt: skip
@@ -352,24 +211,33 @@ def fused(
         "WORLD": problem.world_size, "HAS_BIAS": problem.bias, "HAS_RESIDUAL": problem.residual, "MAX_WGS": MAX_GRID,
         **_constants(problem, config),
     }  # fmt: skip
-    kernel = _one_shot_kernel
+    kernel = one_shot_kernel
     if config.algorithm == "two_phase":
-        kernel = _two_phase_kernel
+        kernel = two_phase_kernel
         starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
-        args |= {"done": space.done, "per_owner": per_owner, "first": plan.first_logical(config.order, symm.rank, starts)}
+        args |= {
+            "done": space.done,
+            "per_owner": per_owner,
+            "first": plan.first_logical(config.order, symm.rank, starts),
+        }
     symm.launch(kernel, grid, args, num_warps=config.num_warps, waits=problem.world_size > 1)
     return out
 
 
 def compute(
-    symm: SymmetricMemory, problem: Problem, weight: torch.Tensor, x: torch.Tensor, out: torch.Tensor, config: Config | None = None
+    symm: SymmetricMemory,
+    problem: Problem,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    config: Config | None = None,
 ) -> torch.Tensor:
     """This rank's partial result only ([batch, m], not reduced): the compute half of `bulk`."""
-    config = config or default_config(problem, symm)
+    config = _blocks(problem, config or default_config(problem, symm))
     _check(problem, symm, weight, x, {"out": out})
     grid = min(config.grid, -(-problem.m // config.block_m))
     args = {"weight": weight, "x": x, "out": out, **_constants(problem, config)}
-    symm.launch(_compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+    symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
     return out
 
 
@@ -393,7 +261,10 @@ def bulk(
 
 
 def reference(
-    weights: list[torch.Tensor], xs: list[torch.Tensor], bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
+    weights: list[torch.Tensor],
+    xs: list[torch.Tensor],
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain torch in float64 from all ranks' operands: (result, sum of absolute values), [batch, m] each."""
     extras = [t.double() for t in (bias, residual) if t is not None]
@@ -411,4 +282,4 @@ def default_config(problem: Problem, symm: SymmetricMemory) -> Config:
     """A safe choice where nothing was tuned; the same on every rank, since it depends on the problem and the device kind."""
     if symm.device.type == "cpu":
         return Config(block_m=16, block_k=256, grid=min(4, symm.max_resident(4)))
-    return Config(block_m=2 if problem.batch > 2 else 4, grid=min(MAX_GRID, symm.max_resident(4) // 2))
+    return Config(grid=min(MAX_GRID, symm.max_resident(4) // 2))

@@ -51,19 +51,36 @@ class _GpuRank:
         raise NotImplementedError
 
     def launch(
-        self, kernel: Any, grid: int, args: dict[str, Any], *, num_warps: int = 4, num_stages: int = 1, waits: bool = True
+        self,
+        kernel: Any,
+        grid: int,
+        args: dict[str, Any],
+        *,
+        num_warps: int = 4,
+        num_stages: int = 1,
+        waits: bool = True,
     ) -> None:
         limit = self.max_resident(num_warps)
-        require(not waits or grid <= limit, "grid", grid, f"1 to {limit}, the work-groups of {num_warps} warps that are resident")
+        require(
+            not waits or grid <= limit,
+            "grid",
+            grid,
+            f"1 to {limit}, the work-groups of {num_warps} warps that are resident",
+        )
         # A cooperative launch starts only when every work-group of the grid is resident, whatever other streams run.
         try:
             kernel[(grid,)](
-                **args, num_warps=num_warps, num_stages=num_stages, launch_cooperative_grid=waits and self.world_size > 1
+                **args,
+                num_warps=num_warps,
+                num_stages=num_stages,
+                launch_cooperative_grid=waits and self.world_size > 1,
             )
         except RuntimeError as error:
             if "cooperative" not in str(error).lower():
                 raise
-            raise ProblemError(f"grid is {grid!r}; allowed: what fits at once with this kernel's registers and shared memory") from error
+            raise ProblemError(
+                f"grid is {grid!r}; allowed: what fits at once with this kernel's registers and shared memory"
+            ) from error
 
 
 class TorchSymmetricMemory(_GpuRank):
@@ -91,11 +108,15 @@ class TorchSymmetricMemory(_GpuRank):
         return out
 
 
-def from_group(group_name: str, heap_bytes: int = DEFAULT_HEAP_BYTES, backend: str | None = None) -> TorchSymmetricMemory:
+def from_group(
+    group_name: str, heap_bytes: int = DEFAULT_HEAP_BYTES, backend: str | None = None
+) -> TorchSymmetricMemory:
     """The symmetric memory of a process group, made on first use (collective) and kept."""
     key = (group_name, backend or "")
     if key not in _CACHE:
-        _CACHE[key] = TorchSymmetricMemory(dist.distributed_c10d._resolve_process_group(group_name), heap_bytes, backend)
+        _CACHE[key] = TorchSymmetricMemory(
+            dist.distributed_c10d._resolve_process_group(group_name), heap_bytes, backend
+        )
     return _CACHE[key]
 
 
@@ -123,7 +144,14 @@ class VirtualRank(_GpuRank):
         return out
 
     def launch(
-        self, kernel: Any, grid: int, args: dict[str, Any], *, num_warps: int = 4, num_stages: int = 1, waits: bool = True
+        self,
+        kernel: Any,
+        grid: int,
+        args: dict[str, Any],
+        *,
+        num_warps: int = 4,
+        num_stages: int = 1,
+        waits: bool = True,
     ) -> None:
         limit = self.max_resident(num_warps)
         require(not waits or grid <= limit, "grid", grid, f"1 to {limit}, this virtual rank's share of the device")
@@ -144,7 +172,9 @@ def run_virtual(program: Callable[..., Any], world_size: int, *args: Any, heap_b
     for variable, value in (("CUDA_MODULE_LOADING", "EAGER"), ("CUDA_DEVICE_MAX_CONNECTIONS", "32")):
         if not torch.cuda.is_initialized():
             os.environ.setdefault(variable, value)
-        require(os.environ.get(variable) == value, variable, os.environ.get(variable), f"{value}, set before CUDA starts")
+        require(
+            os.environ.get(variable) == value, variable, os.environ.get(variable), f"{value}, set before CUDA starts"
+        )
     heaps = [torch.zeros(heap_bytes, dtype=torch.uint8, device="cuda") for _ in range(world_size)]
     meeting = threading.Barrier(world_size)
     board: list[Any] = [None] * world_size

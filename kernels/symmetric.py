@@ -47,7 +47,14 @@ class SymmetricMemory(Protocol):
         """Upper bound of physical work-groups that can be resident at once (kernels may allow fewer: launch checks)."""
 
     def launch(
-        self, kernel: Any, grid: int, args: dict[str, Any], *, num_warps: int = 4, num_stages: int = 1, waits: bool = True
+        self,
+        kernel: Any,
+        grid: int,
+        args: dict[str, Any],
+        *,
+        num_warps: int = 4,
+        num_stages: int = 1,
+        waits: bool = True,
     ) -> None:
         """Launch `grid` programs. `waits=True` promises nothing later than residency: a larger grid is refused."""
 
@@ -79,7 +86,9 @@ def agree(symm: SymmetricMemory, what: str, value: Any) -> None:
     if (what, value) in seen:
         return
     for rank, other in enumerate(symm.exchange(value)):
-        require(other == value, f"{what} of rank {rank}", other, f"the same on every rank; rank {symm.rank} has {value!r}")
+        require(
+            other == value, f"{what} of rank {rank}", other, f"the same on every rank; rank {symm.rank} has {value!r}"
+        )
     seen.add((what, value))
 
 
