@@ -1,0 +1,77 @@
+"""Every kernel of the project that is built: which operator launches it, in which role and dtype, on which problem.
+
+A catalog is a module with `ENTRIES` and `launch(entry, symm)`; `python -m kernels.build --catalog MODULE` builds another.
+Nothing here imports Triton until `launch` is called, in the child that compiles.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+WORLD_SIZE = 4  # the node that the paper measured: four GPUs
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel to build.
+
+    Attributes:
+        kernel: unique name, "operator.variant.dtype".
+        operator: the operator's module.
+        role: "fused" (computes and communicates), "compute" (the same mathematics alone).
+        dtype: of the operands.
+        variant: which of the operator's kernels.
+        world_size: ranks that the kernel is compiled for.
+        communicates: whether it raises flags and waits for them.
+    """
+
+    kernel: str
+    operator: str
+    role: str
+    dtype: str
+    variant: str
+    world_size: int = WORLD_SIZE
+    communicates: bool = True
+
+
+def _entries(operator: str, variants: dict[str, str], dtypes: tuple[str, ...] = DTYPES) -> list[Entry]:
+    return [
+        Entry(f"{operator}.{variant}.{dtype}", operator, role, dtype, variant, communicates=role == "fused")
+        for variant, role in variants.items()
+        for dtype in dtypes
+    ]
+
+
+def _gemv_all_reduce(entry: Entry, symm: Any, dtype: torch.dtype) -> None:
+    from .. import gemv_all_reduce as op
+
+    problem = op.Problem(m=8192, k=8192, batch=1, dtype=dtype, world_size=symm.world_size)
+    weight = torch.empty(problem.m, problem.k, dtype=dtype, device=symm.device)
+    x = torch.empty(problem.batch, problem.k, dtype=dtype, device=symm.device)
+    out = symm.empty((problem.batch, problem.m), dtype)
+    config = op.default_config(problem, symm)
+    if entry.variant == "compute":
+        op.compute(symm, problem, weight, x, out, config)
+    else:
+        op.fused(symm, problem, weight, x, out, config=_replace(config, algorithm=entry.variant))
+
+
+def _replace(config: Any, **changes: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(config, **changes)
+
+
+_LAUNCHERS: dict[str, Callable[[Entry, Any, torch.dtype], None]] = {"gemv_all_reduce": _gemv_all_reduce}
+
+ENTRIES: tuple[Entry, ...] = (
+    *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "compute": "compute"}),
+)
+
+
+def launch(entry: Entry, symm: Any) -> None:
+    """Make the operator launch `entry`'s kernel on `symm`, a recording symmetric memory of `entry.world_size` ranks."""
+    _LAUNCHERS[entry.operator](entry, symm, getattr(torch, entry.dtype))
