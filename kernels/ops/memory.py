@@ -1,0 +1,146 @@
+"""Where a torch operator finds its symmetric memory: process groups by name, results in the heap, calls to the CPU's emulator.
+
+CUDA tensors: the kernel is launched in this process. CPU tensors: whether Triton interprets is fixed when it is imported, so
+the call is forwarded to a process of this rank that was started to interpret and that maps the same heap.
+"""
+
+import warnings
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .. import symmetric
+from ..errors import require
+from ..symmetric import SymmetricMemory
+from . import execute
+
+Group = str | dist.ProcessGroup | None
+Operands = Callable[[torch.Tensor], tuple[Any, ...]]  # the arguments of `fused` after the problem, given its `out`
+_heap_bytes: int | None = None
+_memories: dict[tuple[str, str], tuple[dist.ProcessGroup, SymmetricMemory]] = {}
+
+
+def set_heap_bytes(nbytes: int) -> None:
+    """Size of the symmetric heap of each group whose memory is not set up yet; the same on every rank."""
+    global _heap_bytes
+    require(nbytes >= 1, "heap_bytes", nbytes, "1 or more")
+    _heap_bytes = nbytes
+
+
+def group_name(group: Group) -> str:
+    """The name that the operators take: of a name, itself; of a process group, its own; of None, the default group's."""
+    if isinstance(group, str):
+        return group
+    return (dist.group.WORLD if group is None else group).group_name
+
+
+def process_group(name: str) -> dist.ProcessGroup:
+    """The process group of that name; torch's own error if there is none."""
+    return dist.distributed_c10d._resolve_process_group(name)
+
+
+def symmetric_memory(group: Group, device_type: str) -> SymmetricMemory:
+    """This rank's symmetric memory in a group, set up on first use (collective) and kept as long as the group lives."""
+    key = (group_name(group), device_type)
+    owner = process_group(key[0])
+    known = _memories.get(key)
+    if known is None or known[0] is not owner:
+        sizes = () if _heap_bytes is None else (_heap_bytes,)
+        known = _memories[key] = (owner, symmetric.provider(device_type)(key[0], *sizes))
+    return known[1]
+
+
+def empty_symmetric(
+    shape: tuple[int, ...] | int, dtype: torch.dtype, group: Group = None, device: torch.device | str | None = None
+) -> torch.Tensor:
+    """Collective: a zero-filled tensor at the same place of every rank's heap, for the operators' `_out` faces.
+
+    Args:
+        shape, dtype: of the tensor, the same on every rank.
+        group: process group, its name, or None for the default one.
+        device: "cpu" or "cuda"; None takes what the group's backend moves.
+
+    It lives as long as the group: allocate once, use it for many calls. Raises `ProblemError` when the heap is full.
+    """
+    if device is None:
+        device = "cuda" if "nccl" in dist.get_backend(process_group(group_name(group))) else "cpu"
+    symm = symmetric_memory(group, torch.device(device).type)
+    tensor = symm.empty(shape, dtype)
+    start = tensor.data_ptr()
+    symm.state.setdefault("ops.allocations", []).append((start, start + tensor.numel() * tensor.element_size()))
+    return tensor
+
+
+def place_of(symm: SymmetricMemory, tensor: torch.Tensor) -> tuple[int, int] | None:
+    """(number of the allocation, offset in bytes) of a tensor from `empty_symmetric` or a view of one; None for any other.
+
+    The same on every rank exactly if the tensor lies at the same place of every heap.
+    """
+    start = tensor.data_ptr()
+    for number, (low, high) in enumerate(symm.state.get("ops.allocations", ())):
+        if low <= start and start + tensor.numel() * tensor.element_size() <= high:
+            return number, start - low
+    return None
+
+
+def result_buffer(symm: SymmetricMemory, operator: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """The operator's own symmetric buffer, of which the owned-result face returns a copy; grown collectively.
+
+    One buffer an operator is enough: an operator writes into a peer's result only after that peer has started the same
+    call, which in stream order comes after the copy that ended its call before.
+    """
+    nbytes = prod(shape) * dtype.itemsize
+    buffers = symm.state.setdefault("ops.results", {})
+    if operator not in buffers or buffers[operator].numel() < nbytes:
+        # Powers of two: a heap gives nothing back, and this way the discarded ones never add up to more than the last.
+        buffers[operator] = symm.empty(1 << max(7, (nbytes - 1).bit_length()), torch.uint8, f"{operator}.result")
+    return buffers[operator][:nbytes].view(dtype).view(shape)
+
+
+def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torch.Tensor:
+    """The symmetric tensor that the kernel writes for `out`: `out` itself if it is symmetric, else a buffer.
+
+    Tracing (functionalization) and `torch.library.opcheck` hand over clones of the caller's tensor, so one that is not
+    symmetric costs a copy and a warning, not an error. Raises `ProblemError` if the ranks pass different places.
+    """
+    place = place_of(symm, out)
+    symmetric.agree(symm, f"(allocation, byte) of out of {operator}", place)
+    if place is not None:
+        return out
+    warnings.warn(
+        f"fusedcc::{operator}_out: out is not symmetric, so the result is copied once more; "
+        "allowed without a copy: a tensor from kernels.ops.empty_symmetric",
+        stacklevel=3,
+    )
+    return result_buffer(symm, operator, tuple(out.shape), out.dtype)
+
+
+def run_owned(
+    symm: SymmetricMemory, operator: str, problem: Any, shape: tuple[int, ...], dtype: torch.dtype, operands: Operands
+) -> torch.Tensor:
+    """One fused call whose result, of that shape, is a fresh tensor of the caller's."""
+    symmetric.agree(symm, f"{operator} problem", problem)
+    result = result_buffer(symm, operator, shape, dtype)
+    _launch(symm, operator, problem, operands(result))
+    return result.clone()
+
+
+def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: Operands) -> None:
+    """One fused call into the caller's `out`: without a copy if that is symmetric."""
+    symmetric.agree(symm, f"{operator} problem", problem)
+    result = destination(symm, operator, out)
+    _launch(symm, operator, problem, operands(result))
+    if result is not out:
+        out.copy_(result)
+
+
+def _launch(symm: SymmetricMemory, operator: str, problem: Any, args: tuple[Any, ...]) -> None:
+    """`kernels.<operator>.fused` in the process that can launch on this rank's memory."""
+    forward = getattr(symm, "call", None)
+    if forward is None:
+        execute.fused(symm, operator, problem, *args)
+    else:
+        forward(f"{execute.__name__}:fused", operator, problem, *args)
