@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..errors import ProblemError
+from ..errors import ProblemError, require
 from . import builder
 from .targets import TARGETS
 
@@ -21,9 +21,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kernels.build", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="CSV file for the resource rows")
     parser.add_argument("--asm-dir", type=Path, metavar="DIR", help="keep each kernel's assembly and binary here")
-    parser.add_argument("--kernel", metavar="NAME", help="build only this entry, or all whose name starts with NAME and a dot")
+    parser.add_argument(
+        "--kernel", metavar="NAME", help="build only this entry, or all whose name starts with NAME and a dot"
+    )
     parser.add_argument("--target", metavar="NAME", help=f"build only for this target: {', '.join(TARGETS)}")
-    parser.add_argument("--catalog", default=builder.DEFAULT_CATALOG, metavar="MODULE", help="module with ENTRIES and launch")
+    parser.add_argument(
+        "--catalog", default=builder.DEFAULT_CATALOG, metavar="MODULE", help="module with ENTRIES and launch"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: the cores there are)")
     return parser
 
@@ -32,15 +36,26 @@ def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     started = time.monotonic()
     try:
+        require(args.jobs is None or args.jobs >= 1, "jobs", args.jobs, "1 or more")
         pairs = builder.select(args.catalog, args.kernel, args.target)
     except ProblemError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        TextColumn("compiling"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(pairs))
         report = builder.build(
-            pairs, args.catalog, args.asm_dir, args.jobs, progress=lambda name: bar.update(task, advance=1, description=name)
+            pairs,
+            args.catalog,
+            args.asm_dir,
+            args.jobs,
+            progress=lambda name: bar.update(task, advance=1, description=name),
         )
     builder.write_csv(report.rows, args.out)
     for row in report.rows:

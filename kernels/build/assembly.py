@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 SHARED = "shared memory"
 
@@ -62,7 +63,7 @@ class Program:
                 starts.update(nexts)
                 starts.add(index + 1)
         cuts = sorted(s for s in starts if s < len(self.instructions)) + [len(self.instructions)]
-        return [range(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [range(a, b) for a, b in pairwise(cuts)]
 
     @cached_property
     def _block_edges(self) -> list[list[int]]:
@@ -198,7 +199,7 @@ def parse(assembly: str, amd: bool) -> Program:
 # PTX
 
 _PTX_REGISTER = re.compile(r"%[\w.]+")
-_PTX_NO_RESULT = ("st", "red", "bra", "bar", "barrier", "cp", "ret", "exit", "trap", "fence", "membar", "mbarrier", "prefetch", "call")
+_PTX_NO_RESULT = re.compile(r"(st|red|bra|brx|bar|barrier|cp|ret|exit|trap|fence|membar|mbarrier|prefetch|call)\b")
 
 
 def _ptx_statements(assembly: str) -> Iterator[Instruction | str]:
@@ -237,7 +238,7 @@ def _ptx_instruction(line: int, text: str) -> Instruction:
     kind = opcode.split(".")[0]
     registers = set(_PTX_REGISTER.findall(operands))
     results: set[str] = set()
-    if kind not in _PTX_NO_RESULT:
+    if not _PTX_NO_RESULT.match(opcode):
         first = re.match(r"\{[^}]*\}|[^,\[]+", operands)
         results = set(_PTX_REGISTER.findall(first.group(0))) if first else set()
     reads = (registers - results) | {r for r in results if operands.count(r) > 1}
@@ -256,7 +257,9 @@ def _ptx_instruction(line: int, text: str) -> Instruction:
 # AMDGCN
 
 _AMD_RANGE = re.compile(r"\b([vsa])\[(\d+):(\d+)\]|\b([vsa]\d+)\b|\b(vcc|exec|scc|m0)(?:_lo|_hi)?\b")
-_AMD_NO_RESULT = re.compile(r"(global|flat|buffer|scratch)_store|ds_write|s_cbranch|s_branch|s_barrier|s_waitcnt|s_endpgm|s_nop|s_setprio|s_sleep|buffer_(wb|inv)")
+_AMD_NO_RESULT = re.compile(
+    r"(global|flat|buffer|scratch)_store|ds_write|s_(cbranch|branch|barrier|waitcnt|endpgm|nop|setprio|sleep)|buffer_(wb|inv)"
+)
 
 
 def _amd_lines(assembly: str) -> Iterator[Instruction | str]:
@@ -274,7 +277,7 @@ def _amd_lines(assembly: str) -> Iterator[Instruction | str]:
             yield label.group(1)
             text = label.group(2)
         if text and not text.startswith("."):
-            spill = " ; Spill" if "Folded Spill" in raw else ""
+            spill = " ; Spill" if re.search("Folded (Spill|Reload)", raw) else ""
             yield _amd_instruction(number, text + spill)
 
 
@@ -309,5 +312,5 @@ def _amd_instruction(line: int, text: str) -> Instruction:
     if re.match(r"s_(addc|subb|cselect|cmov)", opcode):
         reads.add("scc")
     targets = (parts[0],) if opcode == "s_branch" or opcode.startswith("s_cbranch") else ()
-    conditional = opcode.startswith("s_cbranch")
-    return Instruction(line, text, opcode, frozenset(results), frozenset(reads), targets, conditional, opcode == "s_endpgm")
+    conditional, ends = opcode.startswith("s_cbranch"), opcode == "s_endpgm"
+    return Instruction(line, text, opcode, frozenset(results), frozenset(reads), targets, conditional, ends)

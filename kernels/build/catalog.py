@@ -4,8 +4,9 @@ A catalog is a module with `ENTRIES` and `launch(entry, symm)`; `python -m kerne
 Nothing here imports Triton until `launch` is called, in the child that compiles.
 """
 
+import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -56,13 +57,7 @@ def _gemv_all_reduce(entry: Entry, symm: Any, dtype: torch.dtype) -> None:
     if entry.variant == "compute":
         op.compute(symm, problem, weight, x, out, config)
     else:
-        op.fused(symm, problem, weight, x, out, config=_replace(config, algorithm=entry.variant))
-
-
-def _replace(config: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(config, **changes)
+        op.fused(symm, problem, weight, x, out, config=replace(config, algorithm=entry.variant))
 
 
 _LAUNCHERS: dict[str, Callable[[Entry, Any, torch.dtype], None]] = {"gemv_all_reduce": _gemv_all_reduce}
@@ -70,6 +65,12 @@ _LAUNCHERS: dict[str, Callable[[Entry, Any, torch.dtype], None]] = {"gemv_all_re
 ENTRIES: tuple[Entry, ...] = (
     *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "compute": "compute"}),
 )
+
+
+def preload() -> None:
+    """Import the operators once, before the build forks."""
+    for operator in _LAUNCHERS:
+        importlib.import_module(f"{__package__.rpartition('.')[0]}.{operator}")
 
 
 def launch(entry: Entry, symm: Any) -> None:

@@ -78,10 +78,9 @@ def _value(data: bytes, at: int) -> tuple[Any, int]:
         return _sized(data, at, 1 << tag - 0xCC)
     if 0xD0 <= tag <= 0xD3:
         return _sized(data, at, 1 << tag - 0xD0, signed=True)
-    readers = {0xD9: (_text, 1), 0xDA: (_text, 2), 0xDB: (_text, 4), 0xDC: (_array, 2), 0xDD: (_array, 4), 0xDE: (_map, 2), 0xDF: (_map, 4)}
-    if tag not in readers:
+    if tag not in _LONG:
         raise CodeObjectError(f"MessagePack tag 0x{tag:02x} is not understood")
-    read, width = readers[tag]
+    read, width = _LONG[tag]
     size, at = _sized(data, at, width)
     return read(data, at, size)
 
@@ -104,3 +103,11 @@ def _map(data: bytes, at: int, size: int) -> tuple[dict[Any, Any], int]:
         key, at = _value(data, at)
         pairs[key], at = _value(data, at)
     return pairs, at
+
+
+# Tags of values whose size follows in so many bytes.
+_LONG = {
+    **{0xD9 + log2: (_text, 1 << log2) for log2 in range(3)},
+    **{0xDC + log2: (_array, 2 << log2) for log2 in range(2)},
+    **{0xDE + log2: (_map, 2 << log2) for log2 in range(2)},
+}

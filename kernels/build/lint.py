@@ -21,6 +21,7 @@ AMD (AMDGPU backend guide, "Memory Model GFX90A" and "Memory Model GFX942"):
 Known false alarm: a store by the flag's own thread, between barrier and flag, needs no barrier, yet is reported.
 """
 
+import re
 from collections import deque
 from dataclasses import dataclass
 
@@ -143,12 +144,15 @@ def _stores_before_flags(program: Program, rules: "_Nvidia | _Amd") -> list[tupl
     ]
 
 
+_NOT_GLOBAL = re.compile(r"\.(shared|local|param|const)\b")
+
+
 class _Nvidia:
     """The rules for PTX."""
 
     hazards = (
         {1: "no bar.sync"},
-        {1: "no bar.sync after cp.async.bulk.wait_group 0", 2: "no cp.async.bulk.wait_group 0 (the .read form is not enough)"},
+        {1: "no bar.sync after cp.async.bulk.wait_group 0", 2: "no cp.async.bulk.wait_group 0 (.read is not enough)"},
     )
 
     def __init__(self, target: Target):
@@ -160,7 +164,7 @@ class _Nvidia:
     def is_flag(self, i: Instruction) -> bool:
         parts = i.opcode.split(".")
         releases = "release" in parts or "acq_rel" in parts
-        if "shared" in i.opcode or parts[0] not in ("atom", "red", "st"):
+        if _NOT_GLOBAL.search(i.opcode) or parts[0] not in ("atom", "red", "st"):
             return False
         return "exch" in parts or (releases and "sys" in parts)
 
@@ -171,7 +175,7 @@ class _Nvidia:
 
     def is_global_read(self, i: Instruction) -> bool:
         parts = i.opcode.split(".")
-        return parts[0] in ("ld", "atom") and not {"shared", "param", "const", "local"} & {p.split(":")[0] for p in parts}
+        return parts[0] in ("ld", "atom") and not _NOT_GLOBAL.search(i.opcode)
 
     def poll(self, program: Program, loop: Loop, index: int) -> list[str]:
         parts = program.instructions[index].opcode.split(".")
@@ -186,7 +190,7 @@ class _Nvidia:
             return plain, (2, i.line)
         if i.opcode == "cp.async.bulk.wait_group" and i.text.split()[-1] == "0" and bulk[0] == 2:
             return plain, (1, bulk[1])
-        is_store = i.opcode.split(".")[0] == "st" and not {".shared", ".local", ".param"} & {f".{p.split(':')[0]}" for p in i.opcode.split(".")}
+        is_store = i.opcode.startswith("st.") and not _NOT_GLOBAL.search(i.opcode)
         return ((1, i.line), bulk) if is_store and not self.is_flag(i) else state
 
 
@@ -213,7 +217,8 @@ class _Amd:
         return ["the flag is not at system scope: sc1 is missing"] if self.scoped and "sc1" not in i.modifiers else []
 
     def is_global_read(self, i: Instruction) -> bool:
-        return i.opcode.startswith(("global_load", "flat_load", "buffer_load")) or ("_atomic_" in i.opcode and bool(i.writes))
+        loads = i.opcode.startswith(("global_load", "flat_load", "buffer_load")) and "Spill" not in i.text
+        return loads or ("_atomic_" in i.opcode and bool(i.writes))
 
     def poll(self, program: Program, loop: Loop, index: int) -> list[str]:
         read = program.instructions[index]

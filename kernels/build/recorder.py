@@ -48,6 +48,13 @@ class RecordingMemory:
         return max(1, self._target.units * (self._target.warps_per_unit // num_warps))
 
     def launch(
-        self, kernel: Any, grid: int, args: dict[str, Any], *, num_warps: int = 4, num_stages: int = 1, waits: bool = True
+        self,
+        kernel: Any,
+        grid: int,
+        args: dict[str, Any],
+        *,
+        num_warps: int = 4,
+        num_stages: int = 1,
+        waits: bool = True,
     ) -> None:
         self.launches.append(Launch(kernel, grid, dict(args), num_warps, num_stages))

@@ -70,6 +70,10 @@ def compile_entry(catalog: Any, kernel: str, target: targets.Target, asm_dir: st
     }
 
 
+def _failed(reason: str) -> dict[str, Any]:
+    return {"status": "failed", "reason": reason, "findings": []}
+
+
 def _in_fork(catalog: Any, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to one request, made in a fork; a dead or late fork gives a failed one."""
     folder = Path(tempfile.mkdtemp(prefix="kernel-build-"))
@@ -87,14 +91,15 @@ def _in_fork(catalog: Any, request: dict[str, Any]) -> dict[str, Any]:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             shutil.rmtree(folder, ignore_errors=True)
-            return {"status": "failed", "reason": f"compiler took longer than {TIMEOUT_S} s", "findings": []}
+            return _failed(f"compiler took longer than {TIMEOUT_S} s")
         else:
             time.sleep(0.005)
     if answer.exists():
         result = json.loads(answer.read_text())
     else:
-        how = f"signal {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
-        result = {"status": "failed", "reason": f"compiler died of {how}: {last_words(log.read_text(errors='replace'))}", "findings": []}
+        signalled = os.WIFSIGNALED(status)
+        how = f"signal {signal.Signals(os.WTERMSIG(status)).name}" if signalled else f"exit {os.WEXITSTATUS(status)}"
+        result = _failed(f"compiler died of {how}: {last_words(log.read_text(errors='replace'))}")
     shutil.rmtree(folder, ignore_errors=True)
     return result
 
@@ -109,7 +114,9 @@ def _fork_body(catalog: Any, request: dict[str, Any], folder: Path, log: Path, a
         try:
             result = compile_entry(catalog, request["kernel"], targets.get(request["target"]), request["asm_dir"], log)
         except Exception as error:  # noqa: BLE001 - whatever the compiler raises is this row's reason
-            result = {"status": "failed", "reason": f"{type(error).__name__}: {last_words(str(error))}", "findings": []}
+            said = last_words(log.read_text(errors="replace"))
+            also = f" ({said})" if "error:" in said else ""
+            result = _failed(f"{type(error).__name__}: {last_words(str(error))}{also}")
         answer.write_text(json.dumps(result))
     finally:
         os._exit(0)
@@ -122,12 +129,22 @@ def last_words(text: str, limit: int = 300) -> str:
     return (errors or lines or ["no output"])[0 if errors else -1][:limit]
 
 
+def _warm_up(catalog: Any) -> None:
+    """What every fork would otherwise do for itself: import the compiler and the operators, hash the compiler's files."""
+    importlib.import_module("triton.compiler")
+    hash_of_compiler = getattr(importlib.import_module("triton.runtime.cache"), "triton_key", None)
+    if hash_of_compiler is not None:
+        hash_of_compiler()
+    if hasattr(catalog, "preload"):
+        catalog.preload()
+
+
 def main() -> None:
     # Answers go to a copy of stdout, so that nothing a compiler prints can mix with them.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     catalog = importlib.import_module(sys.argv[1])
-    importlib.import_module("triton.compiler")
+    _warm_up(catalog)
     for line in sys.stdin:
         request = json.loads(line)
         answers.write(json.dumps({**request, **_in_fork(catalog, request)}) + "\n")
