@@ -92,6 +92,15 @@ def agree(symm: SymmetricMemory, what: str, value: Any) -> None:
     seen.add((what, value))
 
 
+def require_symmetric(symm: SymmetricMemory, name: str, tensor: torch.Tensor) -> None:
+    """A tensor that peers store into must lie in this rank's heap (providers that keep the heap as `heap` are asked)."""
+    heap = getattr(symm, "heap", None)
+    if isinstance(heap, torch.Tensor):
+        low, high = heap.data_ptr(), heap.data_ptr() + heap.numel() * heap.itemsize
+        inside = low <= tensor.data_ptr() and tensor.data_ptr() + tensor.numel() * tensor.itemsize <= high
+        require(inside, f"memory of {name}", "outside the symmetric heap", "a tensor from symm.empty")
+
+
 _PROVIDERS: dict[str, Callable[..., SymmetricMemory]] = {}
 
 

@@ -1,0 +1,72 @@
+"""Host half of what both All-to-All operators share: flags and stages per rank, and what every call of theirs checks."""
+
+from dataclasses import dataclass
+
+import torch
+
+from .errors import require
+from .symmetric import SymmetricMemory, agree
+
+MAX_GRID = 4096
+TRANSPORTS = ("peer", "staged", "rdma")
+ORDERS = ("remote_first", "oblivious")
+
+
+@dataclass
+class Workspace:
+    """Flags and scratch of one operator on one rank; only calls of that operator touch them.
+
+    Attributes:
+        ready: int64 [world_size, MAX_GRID], symmetric: epoch of the last call that a peer's work-group has stored all of.
+        entered: int64 [world_size], symmetric: epoch of the last call that a peer has entered.
+        word: int64 [1], this rank's epoch word (`shmem.epoch`).
+        stage: scratch in this rank's own memory for the `staged` transport.
+    """
+
+    ready: torch.Tensor
+    entered: torch.Tensor
+    word: torch.Tensor
+    stage: torch.Tensor
+
+    def stage_of(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        """At least `numel` elements of scratch."""
+        if self.stage.numel() * self.stage.itemsize < numel * dtype.itemsize:
+            self.stage = torch.empty(numel * dtype.itemsize, dtype=torch.uint8, device=self.stage.device)
+        return self.stage[: numel * dtype.itemsize].view(dtype)
+
+
+def workspace(symm: SymmetricMemory, operator: str) -> Workspace:
+    """Collective on first use: the workspace of an operator on this rank."""
+    if operator not in symm.state:
+        symm.state[operator] = Workspace(
+            ready=symm.empty((symm.world_size, MAX_GRID), torch.int64, f"{operator}.ready"),
+            entered=symm.empty(symm.world_size, torch.int64, f"{operator}.entered"),
+            word=symm.empty(1, torch.int64, f"{operator}.epoch"),
+            stage=torch.empty(0, dtype=torch.uint8, device=symm.device),
+        )
+    return symm.state[operator]
+
+
+def check_launch(transport: str, order: str, grid: int) -> None:
+    """Allowed values of the fields that both configs have."""
+    require(transport in TRANSPORTS, "transport", transport, ", ".join(TRANSPORTS))
+    require(order in ORDERS, "order", order, ", ".join(ORDERS))
+    require(1 <= grid <= MAX_GRID, "grid", grid, f"1 to {MAX_GRID}")
+
+
+def check_tensor(name: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Exact shape and dtype, contiguous."""
+    require(tuple(tensor.shape) == shape, f"shape of {name}", tuple(tensor.shape), str(shape))
+    require(tensor.dtype == dtype, f"dtype of {name}", str(tensor.dtype), str(dtype))
+    require(tensor.is_contiguous(), f"stride of {name}", tensor.stride(), "contiguous")
+
+
+def check_ranks(symm: SymmetricMemory, operator: str, world_size: int, same: object) -> None:
+    """Collective once per distinct `same`: the problem is for as many ranks as there are, and alike on all of them."""
+    require(world_size == symm.world_size, "problem.world_size", world_size, f"{symm.world_size}, the ranks there are")
+    agree(symm, f"{operator} call", same)
+
+
+def first_destination(order: str, rank: int, world_size: int) -> int:
+    """The destination that a rank serves first."""
+    return (rank + 1) % world_size if order == "remote_first" else 0

@@ -1,0 +1,176 @@
+"""Embedding + All-to-All: model-parallel tables, data-parallel result, as in a DLRM.
+
+Every rank keeps some tables and pools their rows for the bags of the GLOBAL batch; rank p ends with the pooled vectors of all
+tables for its part of the batch, `[batch_local, all tables, dim]`. The owners of the tables write it there, straight from
+the work-group that pooled it: no send buffer, no permutation afterwards. Remote parts of the batch first.
+
+Why buffers may be reused without a host in between ("ready is not consumed"): results land in the peer's `out`, which the
+peer's consumer of the call before may still be reading, so a rank must learn that this is over.
+* A rank raises `entered = e` at every peer when its kernel of call e starts. Stream order puts that after everything
+  that read a result of an earlier call, and after its own kernel of call e - 1, hence (tail wait) after all stores into its
+  `out` of call e - 1. A work-group acquires `entered >= e` of a destination before its first store there. So stores of call e
+  come after the reads and after the stores of all earlier calls, whether `out` is the same tensor or another one that
+  overlaps it, and whatever the shapes were: the flags count calls, not tiles.
+* The staged variant parks tiles in this rank's own memory; only the work-group that wrote a tile reads it, and a kernel's end
+  separates calls.
+* Two operators on one heap have flags of their own. If both write one `out`, the same chain holds, since a kernel of
+  either ends after its tail wait and the other's `entered` is raised after that.
+* Flags: `ready` and `entered` only grow and are compared with >=, so one that is overwritten by the next call's before it was
+  read still says what it said. Work-groups that have nothing for a peer raise its flag too: nobody needs to know how the
+  work was split. Grid and order of calls are the same on every rank.
+No deadlock: raising `entered` waits for nothing and comes first, so (all work-groups are resident) every rank that launches
+call e raises it; then every work-group can compute and store everything and raise its `ready` flags before it waits for any.
+A rank launches call e when it has finished e - 1, which by induction it does.
+The owned-result face could do without `entered` by alternating between two buffers: whoever is in call e has heard from
+every peer in e - 1, which had then finished e - 2 and, in stream order, its copy. The zero-copy face cannot.
+"""
+
+from typing import Any
+
+import torch
+
+from . import collectives
+from .all_to_all import check_ranks, check_tensor, first_destination, workspace
+from .bounds import sum_bound
+from .embedding_device import compute_kernel, fused_kernel
+from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan
+from .symmetric import SymmetricMemory, require_symmetric
+
+__all__ = [
+    "Config", "Problem", "Tables", "bulk", "compute", "default_config", "error_bound", "fused", "logical_starts", "make_plan",
+    "reference",
+]  # fmt: skip
+
+
+def _arguments(symm: SymmetricMemory, problem: Problem, tables: Tables, config: Config) -> dict[str, Any]:
+    """What every kernel takes."""
+    return {
+        "weight": tables.weight,
+        "table_offsets": tables.table_offsets,
+        "indices": tables.indices,
+        "offsets": tables.offsets,
+        "sample_weights": tables.weight if tables.sample_weights is None else tables.sample_weights,
+        "tables": problem.tables[symm.rank],
+        "rows": tables.weight.shape[0],
+        "batch": problem.batch,
+        "WORLD": problem.world_size,
+        "DIM": problem.dim,
+        "MEAN": problem.pooling_mode == "mean",
+        "WEIGHTED": problem.weighted,
+        "UNROLL": config.unroll,
+        "BLOCK_B": config.block_b,
+        "BLOCK_D": config.block_d,
+    }
+
+
+def _check(symm: SymmetricMemory, problem: Problem, tables: Tables, out: torch.Tensor, config: Config) -> None:
+    check_ranks(symm, "embedding_all_to_all", problem.world_size, (problem, config))
+    tables.check(problem, symm.rank)
+    check_tensor("out", out, (problem.batch_max, problem.all_tables, problem.dim), problem.dtype)
+
+
+def fused(
+    symm: SymmetricMemory, problem: Problem, tables: Tables, out: torch.Tensor, config: Config | None = None
+) -> torch.Tensor:
+    """One fused launch on this rank; every rank calls with the same problem and config.
+
+    Args:
+        symm: this rank's symmetric memory.
+        problem: shapes and dtypes.
+        tables: this rank's tables and the bags of the global batch for them.
+        out: [problem.batch_max, all tables, dim], a symmetric tensor (from `symm.empty`).
+        config: block sizes, grid, transport; None takes the default one.
+
+    Returns: `out[:bags of this rank]`, complete when the launch is; rows behind it are left alone. Raises `ProblemError` for
+    shapes, dtypes, world sizes or grids outside what is allowed.
+    """
+    config = config or default_config(problem, symm)
+    _check(symm, problem, tables, out, config)
+    require_symmetric(symm, "out", out)
+    space = workspace(symm, "embedding_all_to_all")
+    staged = config.transport == "staged"
+    scratch = problem.batch * problem.tables[symm.rank] * problem.dim if staged else 1
+    args = _arguments(symm, problem, tables, config) | {
+        "out": out,
+        "stage": space.stage_of(scratch, problem.dtype),
+        "ready": space.ready,
+        "entered": space.entered,
+        "word": space.word,
+        "bases": symm.bases,
+        "all_tables": problem.all_tables,
+        "rank": symm.rank,
+        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
+        "first_table": problem.first_table(symm.rank),
+        "MAX_WGS": space.ready.shape[1],
+        "STAGED": staged,
+    }
+    symm.launch(fused_kernel, grid_of(problem, config), args, num_warps=config.num_warps, waits=problem.world_size > 1)
+    return out[: problem.part(symm.rank)[1]]
+
+
+def compute(
+    symm: SymmetricMemory,
+    problem: Problem,
+    tables: Tables,
+    out: torch.Tensor,
+    config: Config | None = None,
+    dest: int | None = None,
+) -> torch.Tensor:
+    """The compute half of `bulk`: this rank's tables pooled into out [bags, tables of this rank, dim].
+
+    `dest` limits it to the bags of one rank; None takes the global batch.
+    """
+    config = config or default_config(problem, symm)
+    first, bags = (0, problem.batch) if dest is None else problem.part(dest)
+    check_tensor("out", out, (bags, problem.tables[symm.rank], problem.dim), problem.dtype)
+    if bags:
+        args = _arguments(symm, problem, tables, config) | {"out": out, "low": first, "high": first + bags}
+        grid = min(config.grid, -(-bags // config.block_b) * problem.tables[symm.rank])
+        symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+    return out
+
+
+def bulk(
+    symm: SymmetricMemory, problem: Problem, tables: Tables, out: torch.Tensor, config: Config | None = None
+) -> torch.Tensor:
+    """The baseline: the compute kernel, the library's all-to-all, the permutation; `out` as in `fused`, but any tensor."""
+    config = config or default_config(problem, symm)
+    _check(symm, problem, tables, out, config)
+    mine, bags = problem.tables[symm.rank], problem.part(symm.rank)[1]
+    sent = torch.empty((problem.batch, mine, problem.dim), dtype=problem.dtype, device=symm.device)
+    compute(symm, problem, tables, sent, config)
+    received = torch.empty((problem.all_tables * bags, problem.dim), dtype=problem.dtype, device=symm.device)
+    splits = [problem.part(dest)[1] * mine for dest in range(problem.world_size)]
+    collectives.all_to_all(
+        symm, received, sent.view(-1, problem.dim), [count * bags for count in problem.tables], splits
+    )
+    result = out[:bags]
+    parts = received.split([count * bags for count in problem.tables])
+    torch.cat([part.view(bags, -1, problem.dim) for part in parts], dim=1, out=result)
+    return result
+
+
+def reference(problem: Problem, tables: list[Tables], rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Plain torch in float64 from all ranks' operands: what `rank` ends with, and the sum of absolute values behind it."""
+    first, bags = problem.part(rank)
+    shape = (bags, problem.all_tables, problem.dim)
+    exact, magnitude = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    for owner, theirs in enumerate(tables):
+        offsets, starts = theirs.offsets.tolist(), theirs.table_offsets.tolist()
+        for table in range(problem.tables[owner]):
+            for bag in range(bags):
+                low, high = offsets[table * problem.batch + first + bag :][:2]
+                values = theirs.weight[starts[table] + theirs.indices[low:high].long()].double()
+                if theirs.sample_weights is not None:
+                    values = values * theirs.sample_weights[low:high].double()[:, None]
+                count = max(1, high - low) if problem.pooling_mode == "mean" else 1
+                place = (bag, problem.first_table(owner) + table)
+                exact[place] = values.sum(0) / count
+                magnitude[place] = values.abs().sum(0) / count
+    return exact, magnitude
+
+
+def error_bound(problem: Problem, exact: torch.Tensor, magnitude: torch.Tensor, longest: int) -> torch.Tensor:
+    """Largest allowed absolute error of `fused` per element, for bags of up to `longest` indices."""
+    operations = (2 if problem.weighted else 1) * longest + (problem.pooling_mode == "mean")
+    return sum_bound(exact, magnitude, operations, problem.dtype)
