@@ -10,14 +10,19 @@ first call with new shapes agrees with the other ranks on the host; later ones d
 CUDA graph is captured. CPU tensors run in the emulator. A call that no kernel can do raises `ProblemError`, one line.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ..errors import ProblemError
-from . import gemv as _gemv  # registers the operator
+from . import embedding, gemv  # noqa: F401 - importing them registers the operators
 from .memory import Group, empty_symmetric, group_name, set_heap_bytes
 
-__all__ = ["ProblemError", "empty_symmetric", "gemv_all_reduce", "gemv_all_reduce_out", "set_heap_bytes"]
+__all__ = [
+    "ProblemError", "embedding_all_to_all", "embedding_all_to_all_out", "empty_symmetric", "gemv_all_reduce",
+    "gemv_all_reduce_out", "group_name", "set_heap_bytes",
+]  # fmt: skip
 
 
 def gemv_all_reduce(
@@ -49,4 +54,59 @@ def gemv_all_reduce_out(
 ) -> Tensor:
     """As `gemv_all_reduce`, into `out` [batch, m] from `empty_symmetric`, which is returned. Not differentiable."""
     torch.ops.fusedcc.gemv_all_reduce_out(input, weight, bias, residual, group_name(group), out=out)
+    return out
+
+
+def embedding_all_to_all(
+    weight: Tensor,
+    table_offsets: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    per_sample_weights: Tensor | None = None,
+    *,
+    tables: Sequence[int],
+    pooling_mode: str = "sum",
+    group: Group = None,
+) -> Tensor:
+    """Pool this rank's tables for the bags of the global batch; end with all ranks' tables for this rank's bags.
+
+    Args:
+        weight: [rows of this rank's tables, dim], one table after the other, contiguous; float32, bfloat16 or float16.
+        table_offsets: int64 [tables of this rank], first row of each.
+        indices: int32 or int64 [n], rows within their table; what lies outside a table is not looked for on a GPU.
+        offsets: as indices, [tables of this rank * batch + 1]: bag b of table t is
+            indices[offsets[t * batch + b] : offsets[t * batch + b + 1]]; batch counts the bags of all ranks.
+        per_sample_weights: float32 [n] or None.
+        tables: how many tables each rank has, 1 or more, in rank order.
+        pooling_mode: "sum" or "mean" (the sum divided by the number of indices; zeros for an empty bag).
+        group: process group, its name, or None for the default group; 1, 2, 4 or 8 ranks.
+
+    Returns: [bags of this rank, tables of all ranks, dim]: contiguous parts of the batch, the first `batch % world_size`
+    ranks have one bag more. Gradients are those of the sum of all ranks' losses: they return to the owners by the reverse
+    All-to-All, as a dense gradient of weight and one of per_sample_weights.
+    """
+    return torch.ops.fusedcc.embedding_all_to_all(
+        weight, table_offsets, indices, offsets, per_sample_weights, list(tables), pooling_mode, group_name(group)
+    )
+
+
+def embedding_all_to_all_out(
+    weight: Tensor,
+    table_offsets: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    per_sample_weights: Tensor | None = None,
+    *,
+    tables: Sequence[int],
+    pooling_mode: str = "sum",
+    group: Group = None,
+    out: Tensor,
+) -> Tensor:
+    """As `embedding_all_to_all`, into `out` [bags of the largest part, tables of all ranks, dim] from `empty_symmetric`.
+
+    Returns: `out`; its first rows, as many as this rank has bags, are the result. Not differentiable.
+    """
+    torch.ops.fusedcc.embedding_all_to_all_out(
+        weight, table_offsets, indices, offsets, per_sample_weights, list(tables), pooling_mode, group_name(group), out
+    )
     return out

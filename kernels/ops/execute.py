@@ -1,12 +1,23 @@
-"""What an operator does in the process that launches its kernel: on CPUs one of the emulator's, elsewhere the caller's."""
+"""What an operator does in the process that launches its kernel: on CPUs one of the emulator's, elsewhere the caller's.
 
-import importlib
+Plain tensors and values only, and nothing returned, since the call may cross a process boundary: the result stands in `out`.
+"""
+
 from typing import Any
 
+from torch import Tensor
+
+from .. import embedding_all_to_all as embedding
+from .. import gemv_all_reduce as gemv
 from ..symmetric import SymmetricMemory
 
 
-def fused(symm: SymmetricMemory, operator: str, *args: Any) -> None:
-    """`kernels.<operator>.fused(symm, *args)`; the result stands in symmetric memory, so nothing travels back."""
-    root = __package__.rpartition(".")[0]
-    importlib.import_module(f"{root}.{operator}").fused(symm, *args)
+def gemv_all_reduce(symm: SymmetricMemory, problem: gemv.Problem, out: Tensor, *operands: Any) -> None:
+    """`operands`: input, weight, bias, residual."""
+    input, weight, bias, residual = operands
+    gemv.fused(symm, problem, weight, input, out, bias, residual)
+
+
+def embedding_all_to_all(symm: SymmetricMemory, problem: embedding.Problem, out: Tensor, *operands: Any) -> None:
+    """`operands`: the fields of `Tables`."""
+    embedding.fused(symm, problem, embedding.Tables(*operands), out)

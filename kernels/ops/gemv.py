@@ -18,6 +18,7 @@ def _problem(
 ) -> gemv_all_reduce.Problem:
     """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[m, k]")
+    require(weight.is_contiguous(), "stride of weight", weight.stride(), "contiguous")
     m, k = weight.shape
     require(input.dim() == 2 and input.shape[1] == k, "shape of input", tuple(input.shape), f"[batch, {k}]")
     batch = input.shape[0]
@@ -31,18 +32,18 @@ def _problem(
     )
 
 
-def _operands(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None) -> memory.Operands:
-    small = [t if t is None else t.contiguous() for t in (input, bias, residual)]  # the weight is never copied
-    return lambda out: (weight, small[0], out, small[1], small[2])
+def _operands(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
+    """What the kernel takes: contiguous; the weight is never copied."""
+    bias, residual = (t if t is None else t.contiguous() for t in (bias, residual))
+    return input.contiguous(), weight, bias, residual
 
 
 @torch.library.custom_op(f"fusedcc::{_OPERATOR}", mutates_args=(), schema=f"({_OPERANDS}) -> Tensor")
 def gemv_owned(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str) -> Tensor:
     problem = _problem(input, weight, bias, residual, group_name)
     symm = memory.symmetric_memory(group_name, weight.device.type)
-    return memory.run_owned(
-        symm, _OPERATOR, problem, (problem.batch, problem.m), problem.dtype, _operands(input, weight, bias, residual)
-    )
+    shape = problem.batch, problem.m
+    return memory.run_owned(symm, _OPERATOR, problem, shape, _operands(input, weight, bias, residual)).clone()
 
 
 @gemv_owned.register_fake
@@ -58,7 +59,7 @@ def gemv_out(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
     problem = _problem(input, weight, bias, residual, group_name)
-    _check_out(problem, out)
+    memory.check_out(out, (problem.batch, problem.m), problem.dtype)
     symm = memory.symmetric_memory(group_name, weight.device.type)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(input, weight, bias, residual))
 
@@ -67,13 +68,8 @@ def gemv_out(
 def _(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
-    _check_out(_problem(input, weight, bias, residual, group_name), out)
-
-
-def _check_out(problem: gemv_all_reduce.Problem, out: Tensor) -> None:
-    shape = (problem.batch, problem.m)
-    require(tuple(out.shape) == shape, "shape of out", tuple(out.shape), str(shape))
-    require(out.dtype == problem.dtype, "dtype of out", str(out.dtype), str(problem.dtype))
+    problem = _problem(input, weight, bias, residual, group_name)
+    memory.check_out(out, (problem.batch, problem.m), problem.dtype)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -5,7 +5,6 @@ the call is forwarded to a process of this rank that was started to interpret an
 """
 
 import warnings
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -18,7 +17,6 @@ from ..symmetric import SymmetricMemory
 from . import execute
 
 Group = str | dist.ProcessGroup | None
-Operands = Callable[[torch.Tensor], tuple[Any, ...]]  # the arguments of `fused` after the problem, given its `out`
 _heap_bytes: int | None = None
 _memories: dict[tuple[str, str], tuple[dist.ProcessGroup, SymmetricMemory]] = {}
 
@@ -118,29 +116,36 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
     return result_buffer(symm, operator, tuple(out.shape), out.dtype)
 
 
+def check_out(out: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """What every `_out` face asks of its `out`."""
+    require(tuple(out.shape) == shape, "shape of out", tuple(out.shape), str(shape))
+    require(out.dtype == dtype, "dtype of out", str(out.dtype), str(dtype))
+    require(out.is_contiguous(), "stride of out", out.stride(), "contiguous")
+
+
 def run_owned(
-    symm: SymmetricMemory, operator: str, problem: Any, shape: tuple[int, ...], dtype: torch.dtype, operands: Operands
+    symm: SymmetricMemory, operator: str, problem: Any, shape: tuple[int, ...], operands: tuple[Any, ...]
 ) -> torch.Tensor:
-    """One fused call whose result, of that shape, is a fresh tensor of the caller's."""
+    """One fused call; the symmetric buffer of that shape and of the problem's dtype that holds the result until the next."""
     symmetric.agree(symm, f"{operator} problem", problem)
-    result = result_buffer(symm, operator, shape, dtype)
-    _launch(symm, operator, problem, operands(result))
-    return result.clone()
+    result = result_buffer(symm, operator, shape, problem.dtype)
+    _launch(symm, operator, problem, result, operands)
+    return result
 
 
-def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: Operands) -> None:
+def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: tuple[Any, ...]) -> None:
     """One fused call into the caller's `out`: without a copy if that is symmetric."""
     symmetric.agree(symm, f"{operator} problem", problem)
     result = destination(symm, operator, out)
-    _launch(symm, operator, problem, operands(result))
+    _launch(symm, operator, problem, result, operands)
     if result is not out:
         out.copy_(result)
 
 
-def _launch(symm: SymmetricMemory, operator: str, problem: Any, args: tuple[Any, ...]) -> None:
-    """`kernels.<operator>.fused` in the process that can launch on this rank's memory."""
+def _launch(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: tuple[Any, ...]) -> None:
+    """The function of `execute` named like the operator, in the process that can launch on this rank's memory."""
     forward = getattr(symm, "call", None)
     if forward is None:
-        execute.fused(symm, operator, problem, *args)
+        getattr(execute, operator)(symm, problem, out, *operands)
     else:
-        forward(f"{execute.__name__}:fused", operator, problem, *args)
+        forward(f"{execute.__name__}:{operator}", problem, out, *operands)

@@ -1,0 +1,134 @@
+"""Layers whose collective is fused with their computation, for model authors; `fused=False` is the library's way to the same.
+
+Every layer takes `group` (process group, its name, or None for the default group) and `fused`, which may be changed at any
+time and must be the same on every rank. Unfused is torch's own computation followed by a functional collective: right
+everywhere, for any dtype and world size. Both ways give the same results and gradients within the dtype's error bound.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import gemv_all_reduce, ops
+from .differentiable import all_to_all, sum_over_ranks
+from .errors import require
+from .ops.embedding import positions
+from .ops.memory import Group, group_name, process_group
+
+
+class RowParallelLinear(nn.Module):
+    """`y = x @ W.T` (+ bias, + residual) with the features of x, the columns of W, spread over the ranks.
+
+    Fused for up to 8 rows (decode); more rows (prefill) are no GEMV and go the library's way. The result is the same on
+    every rank, and so must its gradient be, as it is when each rank computes the same loss.
+
+    Args:
+        in_features: features over all ranks; must divide by the world size.
+        out_features: features of the result.
+        bias: whether there is one; every rank holds it whole.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        group: Group = None,
+        fused: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.group_name, self.fused = group_name(group), fused
+        ranks = process_group(self.group_name)
+        require(in_features % ranks.size() == 0, "in_features", in_features, f"a multiple of {ranks.size()} ranks")
+        self.rank, self.local_features = ranks.rank(), in_features // ranks.size()
+        self.weight = nn.Parameter(torch.empty(out_features, self.local_features, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+        nn.init.uniform_(self.weight, -(in_features**-0.5), in_features**-0.5)
+
+    def load_full(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        """Take this rank's columns of a whole layer's weight [out_features, in_features], and its bias."""
+        with torch.no_grad():
+            self.weight.copy_(weight[:, self.rank * self.local_features : (self.rank + 1) * self.local_features])
+            if bias is not None:
+                self.bias.copy_(bias)
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        """[..., in_features / world_size] (and residual [..., out_features]) to [..., out_features]."""
+        rows = input.reshape(-1, input.shape[-1])
+        extra = None if residual is None else residual.reshape(-1, residual.shape[-1])
+        if self.fused and rows.shape[0] <= gemv_all_reduce.MAX_BATCH:
+            out = ops.gemv_all_reduce(rows, self.weight, self.bias, extra, self.group_name)
+        else:
+            out = sum_over_ranks(F.linear(rows, self.weight), self.group_name)
+            out = out if self.bias is None else out + self.bias
+            out = out if extra is None else out + extra
+        return out.view(*input.shape[:-1], -1)
+
+
+class EmbeddingAllToAll(nn.Module):
+    """Embedding tables spread over the ranks; the result spread over the batch: `[bags of this rank, all tables, dim]`.
+
+    Tables are dealt out in contiguous blocks, the first ranks one more, as the batch is.
+
+    Args:
+        num_embeddings: rows of every table, of all ranks, in order; at least one table a rank.
+        embedding_dim: length of a row, the same for all.
+        mode: "sum" or "mean" (the sum divided by the number of indices; zeros for an empty bag).
+    """
+
+    def __init__(
+        self,
+        num_embeddings: Sequence[int],
+        embedding_dim: int,
+        mode: str = "sum",
+        *,
+        group: Group = None,
+        fused: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.group_name, self.fused, self.mode = group_name(group), fused, mode
+        ranks = process_group(self.group_name)
+        require(len(num_embeddings) >= ranks.size(), "len(num_embeddings)", len(num_embeddings), f"{ranks.size()}, the ranks, or more")  # fmt: skip
+        share, extra = divmod(len(num_embeddings), ranks.size())
+        self.rank, self.tables = ranks.rank(), [share + (rank < extra) for rank in range(ranks.size())]
+        self.first_table = sum(self.tables[: self.rank])
+        rows = torch.tensor([0, *num_embeddings[self.first_table : self.first_table + self.tables[self.rank]]])
+        self.register_buffer("table_offsets", rows.cumsum(0)[:-1].to(device), persistent=False)
+        self.weight = nn.Parameter(torch.empty(int(rows.sum()), embedding_dim, device=device, dtype=dtype))
+        nn.init.uniform_(self.weight, -(embedding_dim**-0.5), embedding_dim**-0.5)
+
+    def forward(self, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None = None) -> Tensor:
+        """Bags of this rank's tables for the global batch, in table order (see `ops.embedding_all_to_all`)."""
+        operands = (self.weight, self.table_offsets, indices, offsets, per_sample_weights)
+        if self.fused:
+            return ops.embedding_all_to_all(
+                *operands, tables=self.tables, pooling_mode=self.mode, group=self.group_name
+            )
+        return self._bulk(*operands)
+
+    def _bulk(
+        self, weight: Tensor, table_offsets: Tensor, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None
+    ) -> Tensor:
+        """One embedding_bag over all local tables, the all-to-all, and the permutation that the fused way does without."""
+        mine, dim, ranks = self.tables[self.rank], weight.shape[1], len(self.tables)
+        batch = (offsets.numel() - 1) // mine
+        bags = [(batch - peer + ranks - 1) // ranks for peer in range(ranks)]
+        rows = positions(indices, offsets, table_offsets)[1]
+        scale = None if per_sample_weights is None else per_sample_weights.to(weight.dtype)
+        pooled = F.embedding_bag(
+            rows, weight, offsets.long(), mode="sum", per_sample_weights=scale, include_last_offset=True
+        )
+        if self.mode == "mean":
+            pooled = (pooled / offsets.diff().clamp(min=1).unsqueeze(1)).to(weight.dtype)
+        sent = torch.cat([part.reshape(-1, dim) for part in pooled.view(mine, batch, dim).split(bags, dim=1)])
+        received = all_to_all(
+            sent, [count * bags[self.rank] for count in self.tables], [mine * count for count in bags], self.group_name
+        )
+        return received.view(-1, bags[self.rank], dim).transpose(0, 1).contiguous()
