@@ -22,7 +22,8 @@ class Entry:
     Attributes:
         kernel: unique name, "operator.variant.dtype".
         operator: the operator's module.
-        role: "fused" (computes and communicates), "compute" (the same mathematics alone).
+        role: "fused" (computes and communicates), "staged" (fused, but through a stage in the rank's own memory: the
+            zero-copy ablation), "compute" (the same mathematics alone).
         dtype: of the operands.
         variant: which of the operator's kernels.
         world_size: ranks that the kernel is compiled for.
@@ -40,7 +41,7 @@ class Entry:
 
 def _entries(operator: str, variants: dict[str, str], dtypes: tuple[str, ...] = DTYPES) -> list[Entry]:
     return [
-        Entry(f"{operator}.{variant}.{dtype}", operator, role, dtype, variant, communicates=role == "fused")
+        Entry(f"{operator}.{variant}.{dtype}", operator, role, dtype, variant, communicates=role != "compute")
         for variant, role in variants.items()
         for dtype in dtypes
     ]
@@ -60,10 +61,34 @@ def _gemv_all_reduce(entry: Entry, symm: Any, dtype: torch.dtype) -> None:
         op.fused(symm, problem, weight, x, out, config=replace(config, algorithm=entry.variant))
 
 
-_LAUNCHERS: dict[str, Callable[[Entry, Any, torch.dtype], None]] = {"gemv_all_reduce": _gemv_all_reduce}
+def _embedding_all_to_all(entry: Entry, symm: Any, dtype: torch.dtype) -> None:
+    from .. import embedding_all_to_all as op
+
+    problem = op.Problem(batch=2048, tables=32, dim=128, dtype=dtype, world_size=symm.world_size)
+    bags = problem.batch * problem.tables[symm.rank]
+    tables = op.Tables(
+        weight=torch.empty(32 * 100_000, problem.dim, dtype=dtype, device=symm.device),
+        table_offsets=torch.empty(problem.tables[symm.rank], dtype=torch.int64, device=symm.device),
+        indices=torch.empty(bags * 32, dtype=problem.index_dtype, device=symm.device),
+        offsets=torch.empty(bags + 1, dtype=problem.index_dtype, device=symm.device),
+    )
+    config = op.default_config(problem, symm)
+    if entry.role == "compute":
+        out = torch.empty(problem.batch, problem.tables[symm.rank], problem.dim, dtype=dtype, device=symm.device)
+        op.compute(symm, problem, tables, out, config)
+    else:
+        out = symm.empty((problem.batch_max, problem.all_tables, problem.dim), dtype)
+        op.fused(symm, problem, tables, out, replace(config, transport=entry.variant))
+
+
+_LAUNCHERS: dict[str, Callable[[Entry, Any, torch.dtype], None]] = {
+    "gemv_all_reduce": _gemv_all_reduce,
+    "embedding_all_to_all": _embedding_all_to_all,
+}
 
 ENTRIES: tuple[Entry, ...] = (
     *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "compute": "compute"}),
+    *_entries("embedding_all_to_all", {"peer": "fused", "staged": "staged", "compute": "compute"}),
 )
 
 
