@@ -79,12 +79,14 @@ class Buffer:
         last: int32 [cells], id of the newest message, 0 where nobody has stored.
         reads: int32 [cells], id of the set of reads since then.
         shared: False for memory that only one rank can reach.
+        dtype: name of the elements' type, for reports.
         poison: whether a plain load of memory that nobody has written is reported.
     """
 
-    def __init__(self, name: str, rank: int, mem: np.ndarray, cell: int, *, shared: bool = True, poison: bool = False):
+    def __init__(self, name: str, rank: int, mem: np.ndarray, cell: int, *, shared: bool = True, poison: bool = False, dtype: str = ""):
         self.name, self.rank, self.mem, self.cell, self.shared, self.poison = name, rank, mem, cell, shared, poison
         self.n = len(mem) // cell
+        self.dtype = dtype
         self._typed: dict = {}
         self.reset()
 
@@ -95,27 +97,18 @@ class Buffer:
         self.bytes = self.mem[: self.n * self.cell].reshape(self.n, self.cell)
         self.written = False
 
+    def move(self, mem: np.ndarray) -> None:
+        """The same buffer of another run lies elsewhere."""
+        self.mem = mem
+        self._typed = {}
+        self.reset()
+
     def typed(self, dtype: np.dtype) -> np.ndarray:
         """The whole memory as elements of `dtype`."""
         view = self._typed.get(dtype)
         if view is None:
             view = self._typed[dtype] = self.mem[: len(self.mem) // dtype.itemsize * dtype.itemsize].view(dtype)
         return view
-
-    def refine(self, cell: int, messages: list[Message | None]) -> None:
-        """Go to smaller cells: an access narrower than the elements was seen."""
-        k = self.cell // cell
-        spread = np.arange(k)
-        for m in messages:
-            if m is not None and m.where.buf is self:
-                w = m.where
-                idx = None if w.idx is None else (w.idx[:, None] * k + spread).ravel()
-                m.where = Where(self, w.lo * k, w.hi * k, idx, w.key)
-                m.prev = m.prev if isinstance(m.prev, int) else np.repeat(m.prev, k)
-                m.old = None if m.old is None else m.old.reshape(-1, cell)
-        self.last, self.reads = np.repeat(self.last, k), np.repeat(self.reads, k)
-        self.cell, self.n = cell, self.n * k
-        self.bytes = self.mem[: self.n * cell].reshape(self.n, cell)
 
     def where(self, byte_lo: int, itemsize: int, count: int = 1, key: object = None) -> Where:
         """A contiguous access of `count` elements of `itemsize` bytes."""

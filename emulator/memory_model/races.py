@@ -12,7 +12,7 @@ from .order import Scope, Sem, Thread, inclusive
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One side of a conflict. `clock` is its thread's clock at the time; `message` its id if it was a store."""
+    """One side of a conflict. `clock` is its thread's clock and `time` the number of messages at the time."""
 
     thread: Thread
     clock: int
@@ -20,7 +20,7 @@ class Access:
     site: Any
     sem: Sem
     scope: Scope
-    message: int = 0
+    time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,12 @@ class Conflict:
 class Read:
     """One member of a set of reads."""
 
-    __slots__ = ("agent", "clock", "op", "put", "scope", "site", "strong", "thread")
+    __slots__ = ("agent", "clock", "op", "put", "scope", "site", "strong", "thread", "time")
 
     def __init__(self, t: Thread, strong: bool, scope: Scope, site: Any, op: str, put: int):
         self.thread, self.agent, self.clock = t, t.index, t.now
         self.strong, self.scope, self.site, self.op, self.put = strong, scope, site, op, put
+        self.time = 0
 
     def known(self, t: Thread) -> bool:
         return t.vc[self.agent] >= self.clock or self.put in t.seen
@@ -137,7 +138,7 @@ class Detector:
                     outlives += (r,)
                     continue
                 kind = "scope" if sem and r.strong else "race"
-                earlier = Access(r.thread, r.clock, r.op, r.site, Sem.RELAXED if r.strong else Sem.PLAIN, r.scope)
+                earlier = Access(r.thread, r.clock, r.op, r.site, Sem.RELAXED if r.strong else Sem.PLAIN, r.scope, r.time)
                 self.tell(kind, w, self._first(w, w.buf.reads, i), earlier, Access(t, t.now, op, site, sem, scope))
         if not outlives:
             return 0

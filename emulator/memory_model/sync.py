@@ -55,6 +55,12 @@ def block_barrier(memory: Memory, a: Thread, b: Thread) -> None:
     a.floor = b.floor = max(a.floor, b.floor)
 
 
+def start(memory: Memory, t: Thread, record: Record) -> None:
+    """A thread starts after all that a record covers: a work-group after its launch."""
+    join(t, record.vc, record.seen)
+    t.floor = len(memory.messages)
+
+
 def follow(memory: Memory, t: Thread, earlier: Iterable[Thread], scope: Scope) -> None:
     """`t` starts after all that the others did so far: the start of a kernel, or its end for the host."""
     for other in earlier:
