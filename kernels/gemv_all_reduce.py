@@ -18,6 +18,7 @@ own number on other ranks, all of which are resident.
 """
 
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 import torch
@@ -124,6 +125,7 @@ def _constants(problem: Problem, config: Config) -> dict[str, object]:
         "BLOCK_M": config.block_m,
         "BLOCK_K": config.block_k,
         "EVEN_K": problem.k % config.block_k == 0,
+        "ALIGN": gcd(problem.k, 16),
         "STAGES": config.num_stages,
     }
 

@@ -12,13 +12,15 @@ from . import schedule, shmem
 @triton.jit
 def partial_tile(
     weight, x, tile, M, K, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr,
+    EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Rows [tile * BLOCK_M, + BLOCK_M) of weight @ x for every input vector: float32 [BLOCK_B, BLOCK_M].
 
     One vector: multiply and add in the layout the weights are loaded in. Several: a matrix product, since anything
     three-dimensional makes the compiler move each weight tile through shared memory to change its layout.
     """
+    # The compiler knows an argument as divisible by 16 or not at all; ALIGN = gcd(K, 16) keeps row loads wide in between.
+    K = K // ALIGN * ALIGN
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     row_ok = (rows < M)[:, None]
     row_start = weight + rows.to(tl.int64)[:, None] * K
@@ -68,7 +70,7 @@ def _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS: tl.const
 def two_phase_kernel(
     weight, x, bias, residual, out, stage, ready, done, word, bases, M, K, rank, first, per_owner,
     WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
+    EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -83,10 +85,10 @@ def two_phase_kernel(
     for step in range(steps):
         tile = schedule.logical_at(pid, grid, tiles, start, step)
         owner = tile // per_owner
-        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M  # its latency hides behind the weights
+        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
-        mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M
         tl.store(mine + vectors[:, None] * M + rows[None, :], part, mask=ok)
         following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
         if owner != rank and (step == steps - 1 or following != owner):
@@ -114,9 +116,8 @@ def two_phase_kernel(
             for peer in tl.static_range(WORLD):
                 y = shmem.peer_ptr(out, bases, rank, peer)
                 tl.store(y + offsets, total.to(out.dtype.element_ty), mask=ok)
-        for peer in tl.static_range(WORLD):
-            if peer != rank:
-                shmem.signal(done + rank * MAX_WGS + pid, epoch, bases, rank, peer)
+        if WORLD > 1:
+            shmem.signal_all(done + rank * MAX_WGS + pid, epoch, bases, rank, WORLD)
 
     # Tail: the owners' results for this work-group's tiles are in `out`, and they have read the stage.
     for peer in tl.static_range(WORLD):
@@ -130,7 +131,7 @@ def two_phase_kernel(
 def one_shot_kernel(
     weight, x, bias, residual, out, stage, ready, word, bases, M, K, rank,
     WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
+    EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -141,15 +142,15 @@ def one_shot_kernel(
     half = (epoch % 2) * WORLD * BATCH * M
 
     for tile in range(pid, tiles, grid):
-        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
         offsets = half + rank * BATCH * M + vectors[:, None] * M + rows[None, :]
         for hop in tl.static_range(WORLD):  # the rank itself last
             there = shmem.peer_ptr(stage, bases, rank, (rank + 1 + hop) % WORLD)
             tl.store(there + offsets, part, mask=ok)
-    for hop in tl.static_range(WORLD - 1):
-        shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, (rank + 1 + hop) % WORLD)
+    if WORLD > 1:
+        shmem.signal_all(ready + rank * MAX_WGS + pid, epoch, bases, rank, WORLD)
     shmem.arrive(word, grid)
 
     for peer in tl.static_range(WORLD):
@@ -173,12 +174,12 @@ def one_shot_kernel(
 def compute_kernel(
     weight, x, out, M, K,
     BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
-    STAGES: tl.constexpr,
+    ALIGN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """The same tiles without communication: this rank's partial result, [batch, m]."""
     vectors = tl.arange(0, BLOCK_B)
     for tile in range(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.num_programs(0)):
-        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, STAGES)
+        part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
         tl.store(out + vectors[:, None] * M + rows[None, :], part.to(out.dtype.element_ty), mask=ok)

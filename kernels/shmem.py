@@ -8,9 +8,9 @@ What orders what (memory models: PTX ISA 8, "Memory Consistency Model"; AMDGPU b
 | call       | orders                                                                    | on NVIDIA                          | on AMD                             |
 |------------|---------------------------------------------------------------------------|------------------------------------|------------------------------------|
 | peer_ptr   | nothing                                                                   | address arithmetic                 | address arithmetic                 |
-| put        | nothing: weak stores, in any order, visible after a `signal`              | st.global                          | global_store                       |
-| drain      | this work-group's own stores before anything it does next                 | bar.sync                           | wbl2; s_waitcnt vmcnt(0); s_barrier |
-| signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; atom.release.sys         | drain; release atomic               |
+| tl.store   | nothing: weak stores, in any order, visible after a `signal`              | st.global                          | global_store                       |
+| drain      | this work-group's own stores before anything it does next                 | bar.sync                           | wbl2; waitcnt vmcnt(0); s_barrier  |
+| signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; atom.release.sys         | drain; release atomic              |
 | wait       | the flag before every load of this work-group that follows                | ld.acquire.sys spin; bar.sync      | atomic spin; invalidate; s_barrier |
 
 Flags are int64 and hold a monotone *epoch*: a wait is `>=`, a flag is never reset, so a late reader cannot miss one. The epoch
@@ -67,8 +67,22 @@ def signal(flag, epoch, bases, me, peer):
     Release at system scope: all stores of this work-group, to any rank, happen before it for the thread that acquires the
     flag. The barrier in front is what makes the other threads' stores part of that release.
     """
+    there = peer_ptr(flag, bases, me, peer)  # before the barrier, so that the table's latency hides behind it
     drain()
-    tl.atomic_xchg(peer_ptr(flag, bases, me, peer), epoch, sem="release", scope="sys")
+    tl.atomic_xchg(there, epoch, sem="release", scope="sys")
+
+
+@triton.jit
+def signal_all(flag, epoch, bases, me, WORLD: tl.constexpr):
+    """`signal` to every peer at once: one barrier, and the releases side by side, one thread each.
+
+    One after the other, each release would wait until the flag before it had crossed the link. The same order as `signal`:
+    the barrier makes every thread's stores part of every releasing thread's past.
+    """
+    peers = tl.arange(0, WORLD)
+    there = (flag.to(tl.int64) + tl.load(bases + peers) - tl.load(bases + me)).to(flag.dtype)
+    drain()
+    tl.atomic_xchg(there, tl.zeros((WORLD,), tl.int64) + epoch, mask=peers != me, sem="release", scope="sys")
 
 
 @triton.jit
