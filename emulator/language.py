@@ -32,18 +32,22 @@ def _bound(member: Callable) -> Callable:
     return call
 
 
+def _is_language(value: Any) -> bool:
+    """A builtin that wants the interpreter's semantics (`target_info.current_target` is one that does not)."""
+    return inspect.isfunction(value) and tl.core.is_builtin(value) and "_semantic" in inspect.signature(value).parameters
+
+
 def _scan(namespace: dict[str, Any]) -> None:
     """Bind the builtins that a function's module names itself, and those of the modules that it refers to."""
     if id(namespace) in _scanned:
         return
     _scanned.add(id(namespace))
     for name, value in list(namespace.items()):
-        if inspect.isfunction(value) and tl.core.is_builtin(value):
+        if _is_language(value):
             namespace[name] = _bound(value)
         elif inspect.ismodule(value) and value not in (tl, tl.core, tl.math) and "triton" in value.__name__:
-            for key, member in inspect.getmembers(value, inspect.isfunction):
-                if tl.core.is_builtin(member):
-                    setattr(value, key, _bound(member))
+            for key, member in inspect.getmembers(value, _is_language):
+                setattr(value, key, _bound(member))
 
 
 def install() -> None:
