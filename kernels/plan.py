@@ -49,14 +49,13 @@ def first_logical(order: str, rank: int, starts: np.ndarray) -> int:
 
 def execution_order(n_logical: int, grid: int, first: int) -> tuple[np.ndarray, np.ndarray]:
     """(wg, logical) in execution order; the numpy twin of `kernels/schedule.py`."""
-    pairs = []
-    for pid in range(min(grid, n_logical)):
-        mine = np.arange(pid, n_logical, grid)
-        start = int(np.searchsorted(mine, first)) % len(mine)
-        pairs += [(step, pid, logical) for step, logical in enumerate(np.roll(mine, -start))]
-    pairs.sort(key=lambda p: p[:2])
-    table = np.array(pairs, dtype=np.int32).reshape(-1, 3)
-    return table[:, 1], table[:, 2]
+    logical = np.arange(n_logical, dtype=np.int32)
+    wg = logical % grid
+    steps = (n_logical - wg + grid - 1) // grid
+    start = np.maximum(0, (first - wg + grid - 1) // grid)
+    step = (logical // grid - np.where(start < steps, start, 0)) % steps
+    by_step = np.lexsort((wg, step))
+    return wg[by_step], logical[by_step]
 
 
 def make(
