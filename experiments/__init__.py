@@ -1,0 +1,1 @@
+"""Experiments: cases as data, verification, measurement, tuning, studies, and the recorded reference measurements."""
