@@ -66,3 +66,8 @@ def copy_to_ranks(tensor: Tensor, group_name: str) -> Tensor:
 def all_to_all(tensor: Tensor, received: list[int], sent: list[int], group_name: str) -> Tensor:
     """All-to-all of rows: `sent[p]` rows to rank p, `received[p]` from it, in rank order; gradients go back the way they came."""
     return _AllToAll.apply(tensor, received, sent, group_name)
+
+
+def all_gather(tensor: Tensor, group_name: str, world_size: int) -> Tensor:
+    """Every rank's tensor, one behind the other along dimension 0, in rank order; not differentiable."""
+    return _C10D.wait_tensor(_C10D.all_gather_into_tensor(tensor.detach().contiguous(), world_size, group_name))

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import gemv_all_reduce, ops
-from .differentiable import all_to_all, sum_over_ranks
+from .differentiable import all_gather, all_to_all, sum_over_ranks
 from .errors import require
+from .gemm_problem import destination_offsets
 from .ops.embedding import positions
 from .ops.memory import Group, group_name, process_group
 
@@ -132,3 +133,61 @@ class EmbeddingAllToAll(nn.Module):
             sent, [count * bags[self.rank] for count in self.tables], [mine * count for count in bags], self.group_name
         )
         return received.view(-1, bags[self.rank], dim).transpose(0, 1).contiguous()
+
+
+class ExpertCombine(nn.Module):
+    """The last matrix of a mixture-of-experts layer and the way home: each row of its product to the rank that owns it.
+
+    Args:
+        experts: experts of all ranks; must divide by the world size.
+        in_features, out_features: of every expert.
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        in_features: int,
+        out_features: int,
+        *,
+        group: Group = None,
+        fused: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.group_name, self.fused = group_name(group), fused
+        ranks = process_group(self.group_name)
+        require(experts % ranks.size() == 0, "experts", experts, f"a multiple of {ranks.size()} ranks")
+        self.rank, self.ranks, self.local_experts = ranks.rank(), ranks.size(), experts // ranks.size()
+        shape = self.local_experts, out_features, in_features
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        nn.init.uniform_(self.weight, -(in_features**-0.5), in_features**-0.5)
+
+    def forward(self, input: Tensor, counts: Tensor, scale: Tensor | None = None, *, rows_out: int) -> Tensor:
+        """Rows dispatched to this rank's experts to [rows_out, out_features]: first those from rank 0, by expert, and so on.
+
+        Args:
+            input: [rows, in_features], sorted by (expert, rank that owns the row); rows behind the counted ones are not used.
+            counts: int32 [experts of this rank, world_size], rows of each block.
+            scale: float32 [rows], router weight of each row, or None.
+            rows_out: room for the rows that this rank owns, the same on every rank; rows behind them are zero.
+        """
+        all_counts = all_gather(counts, self.group_name, self.ranks).view(self.ranks, self.local_experts, self.ranks)
+        if not self.fused:
+            return self._bulk(input, all_counts, scale, rows_out)
+        places = destination_offsets(all_counts, self.rank)
+        return ops.gemm_all_to_all(input, self.weight, counts, places, scale, rows_out=rows_out, group=self.group_name)
+
+    def _bulk(self, input: Tensor, all_counts: Tensor, scale: Tensor | None, rows_out: int) -> Tensor:
+        """A product per expert, then all-to-all; the host must know the counts, so it waits for the device."""
+        counts = all_counts[self.rank].tolist()
+        received = all_counts[:, :, self.rank].sum(1).tolist()
+        sizes = [sum(blocks) for blocks in counts]
+        used = input[: sum(sizes)]
+        products = torch.cat([F.linear(x, w) for x, w in zip(used.split(sizes), self.weight, strict=True)])
+        if scale is not None:
+            products = (products * scale[: len(products), None]).to(products.dtype)
+        blocks = products.split([count for of_expert in counts for count in of_expert])
+        by_rank = [blocks[expert * self.ranks + rank] for rank in range(self.ranks) for expert in range(len(counts))]
+        arrived = all_to_all(torch.cat(by_rank), received, [sum(column) for column in zip(*counts, strict=True)], self.group_name)  # fmt: skip
+        return F.pad(arrived, (0, 0, 0, rows_out - arrived.shape[0]))

@@ -20,14 +20,14 @@ class Example:
     Attributes:
         name: what the lines that it prints begin with.
         build: the model on a device, the same on every rank where it is replicated.
-        step: (model, step number) to (output, loss to differentiate, this rank's share of the printed loss).
+        step: model to (output, loss to differentiate, this rank's share of the printed loss).
         finish_gradients: what follows backward() before the optimizer steps, as adding replicated parameters' gradients.
         operations: float32 operations on the longest way from a parameter to its gradient, in the largest sums.
     """
 
     name: str
     build: Callable[[torch.device], nn.Module]
-    step: Callable[[nn.Module, int], tuple[Tensor, Tensor, Tensor]]
+    step: Callable[[nn.Module], tuple[Tensor, Tensor, Tensor]]
     finish_gradients: Callable[[nn.Module], None]
     operations: Callable[[nn.Module], int]
 
@@ -43,7 +43,7 @@ def _differentiate(example: Example, model: nn.Module, fused: bool) -> dict[str,
     """Output and gradients of one step, by name."""
     set_fused(model, fused)
     model.zero_grad()
-    output, loss, _ = example.step(model, 0)
+    output, loss, _ = example.step(model)
     loss.backward()
     example.finish_gradients(model)
     grads = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -82,9 +82,9 @@ def train(example: Example, model: nn.Module, fused: bool, steps: int) -> str:
     set_fused(model, fused)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
-    for number in range(steps):
+    for _ in range(steps):
         optimizer.zero_grad()
-        _, loss, share = example.step(model, number)
+        _, loss, share = example.step(model)
         loss.backward()
         example.finish_gradients(model)
         optimizer.step()

@@ -55,7 +55,7 @@ def build(device: torch.device) -> DecoderBlock:
     return DecoderBlock(HIDDEN, HEADS, FEED_FORWARD, device)
 
 
-def step(model: DecoderBlock, number: int) -> tuple[Tensor, Tensor, Tensor]:
+def step(model: DecoderBlock) -> tuple[Tensor, Tensor, Tensor]:
     """Feed TOKENS tokens one by one; each output should be the next token. The same on every rank."""
     tokens = torch.randn(TOKENS + 1, BATCH, HIDDEN, generator=torch.Generator().manual_seed(0)).to(
         model.up.weight.device

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ProblemError
-from . import embedding, gemv  # noqa: F401 - importing them registers the operators
+from . import embedding, gemm, gemv  # noqa: F401 - importing them registers the operators
 from .memory import Group, empty_symmetric, group_name, set_heap_bytes
 
 __all__ = [
-    "ProblemError", "embedding_all_to_all", "embedding_all_to_all_out", "empty_symmetric", "gemv_all_reduce",
+    "ProblemError", "embedding_all_to_all", "embedding_all_to_all_out", "empty_symmetric", "gemm_all_to_all", "gemm_all_to_all_out", "gemv_all_reduce",
     "gemv_all_reduce_out", "group_name", "set_heap_bytes",
 ]  # fmt: skip
 
@@ -109,4 +109,50 @@ def embedding_all_to_all_out(
     torch.ops.fusedcc.embedding_all_to_all_out(
         weight, table_offsets, indices, offsets, per_sample_weights, list(tables), pooling_mode, group_name(group), out
     )
+    return out
+
+
+def gemm_all_to_all(
+    input: Tensor,
+    weight: Tensor,
+    counts: Tensor,
+    dst_offsets: Tensor,
+    scale: Tensor | None = None,
+    *,
+    rows_out: int,
+    group: Group = None,
+) -> Tensor:
+    """This rank's experts (a grouped GEMM) on the rows dispatched to it; each row of the product to the rank that owns it.
+
+    Args:
+        input: [rows, k], sorted by (expert, destination); rows behind the last counted one are not used.
+        weight: [experts of this rank, n, k], contiguous; float32, bfloat16 or float16.
+        counts: int32 [experts of this rank, world_size], on the device: rows for each destination, zero allowed.
+        dst_offsets: as counts: row of the destination's result where the block starts. Blocks must not overlap.
+        scale: float32 [rows] or None: factor of each row's product (router weight).
+        rows_out: rows of the result; like rows, n, k and the number of experts the same on every rank.
+        group: process group, its name, or None for the default group; 1, 2, 4 or 8 ranks.
+
+    Returns: [rows_out, n]; rows that no block covers are zero. The host never learns the counts. Gradients (input, weight,
+    scale) are those of the sum of all ranks' losses.
+    """
+    return torch.ops.fusedcc.gemm_all_to_all(input, weight, counts, dst_offsets, scale, rows_out, group_name(group))
+
+
+def gemm_all_to_all_out(
+    input: Tensor,
+    weight: Tensor,
+    counts: Tensor,
+    dst_offsets: Tensor,
+    scale: Tensor | None = None,
+    *,
+    group: Group = None,
+    out: Tensor,
+) -> Tensor:
+    """As `gemm_all_to_all`, into `out` [rows_out, n] from `empty_symmetric`, which is returned. Not differentiable.
+
+    Rows that no block covers are left alone.
+    """
+    name = group_name(group)
+    torch.ops.fusedcc.gemm_all_to_all_out(input, weight, counts, dst_offsets, scale, out.shape[0], name, out)
     return out

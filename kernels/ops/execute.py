@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import embedding_all_to_all as embedding
+from .. import gemm_all_to_all as gemm
 from .. import gemv_all_reduce as gemv
 from ..symmetric import SymmetricMemory
 
@@ -21,3 +22,8 @@ def gemv_all_reduce(symm: SymmetricMemory, problem: gemv.Problem, out: Tensor, *
 def embedding_all_to_all(symm: SymmetricMemory, problem: embedding.Problem, out: Tensor, *operands: Any) -> None:
     """`operands`: the fields of `Tables`."""
     embedding.fused(symm, problem, embedding.Tables(*operands), out)
+
+
+def gemm_all_to_all(symm: SymmetricMemory, problem: gemm.Problem, out: Tensor, *operands: Any) -> None:
+    """`operands`: the fields of `Experts`."""
+    gemm.fused(symm, problem, gemm.Experts(*operands), out)

@@ -124,11 +124,21 @@ def check_out(out: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> 
 
 
 def run_owned(
-    symm: SymmetricMemory, operator: str, problem: Any, shape: tuple[int, ...], operands: tuple[Any, ...]
+    symm: SymmetricMemory,
+    operator: str,
+    problem: Any,
+    shape: tuple[int, ...],
+    operands: tuple[Any, ...],
+    clear: bool = False,
 ) -> torch.Tensor:
-    """One fused call; the symmetric buffer of that shape and of the problem's dtype that holds the result until the next."""
+    """One fused call; the symmetric buffer of that shape and of the problem's dtype that holds the result until the next.
+
+    `clear` sets it to zero before: for operators that leave parts alone.
+    """
     symmetric.agree(symm, f"{operator} problem", problem)
     result = result_buffer(symm, operator, shape, problem.dtype)
+    if clear:
+        result.zero_()
     _launch(symm, operator, problem, result, operands)
     return result
 
