@@ -120,7 +120,7 @@ def compute(
 
     `dest` limits it to the bags of one rank; None takes the global batch.
     """
-    config = config or default_config(problem, symm)
+    config = config or default_config(problem, symm, "compute")
     first, bags = (0, problem.batch) if dest is None else problem.part(dest)
     check_tensor("out", out, (bags, problem.tables[symm.rank], problem.dim), problem.dtype)
     if bags:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from . import plan
-from .all_to_all import check_launch, check_tensor
+from . import plan, tuning
+from .all_to_all import MAX_GRID, check_launch, check_tensor
 from .bounds import DTYPES
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
@@ -102,11 +102,26 @@ class Config:
         require(self.slice_blocks >= 1, "slice_blocks", self.slice_blocks, "1 or more")
 
 
-def default_config(problem: Problem, symm: SymmetricMemory) -> Config:
-    """A safe choice where nothing was tuned; the same on every rank, since it depends on the problem and the device kind."""
+def tuning_key(problem: Problem) -> dict[str, str | int]:
+    """What a tuned choice depends on: words that must match, sizes that should be near (`kernels/tuning`)."""
+    return {
+        "width": f"{problem.dtype.itemsize} bytes",
+        "dim": problem.dim,
+        "batch": problem.batch,
+        "tables": max(problem.tables),
+        "world_size": problem.world_size,
+    }
+
+
+def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused") -> Config:
+    """The tuned choice of this GPU model, or a safe one; the same on every rank, since it depends on the problem and the
+    device kind. `role`: "fused" or "compute"."""
     block_d = min(1024, 1 << (problem.dim - 1).bit_length())
     if symm.device.type == "cpu":
         return Config(block_b=4, block_d=block_d, unroll=2, grid=min(4, symm.max_resident(4)))
+    tuned = tuning.choose(symm, "embedding_all_to_all", role, tuning_key(problem))
+    if tuned is not None:
+        return Config(**tuned | {"block_d": block_d, "grid": min(tuned["grid"], MAX_GRID)})
     lanes = max(1, block_d * problem.dtype.itemsize // 16)  # threads that load one row, 16 bytes each
     block_b = min(16, max(1, 128 // lanes))
     return Config(block_b=block_b, block_d=block_d, grid=symm.max_resident(4) // 2)

@@ -23,7 +23,7 @@ from math import gcd
 import numpy as np
 import torch
 
-from . import collectives, plan
+from . import collectives, plan, tuning
 from .bounds import DTYPES, sum_bound
 from .errors import require, require_world_size
 from .gemv_device import compute_kernel, one_shot_kernel, two_phase_kernel
@@ -235,7 +235,7 @@ def compute(
     config: Config | None = None,
 ) -> torch.Tensor:
     """This rank's partial result only ([batch, m], not reduced): the compute half of `bulk`."""
-    config = _blocks(problem, config or default_config(problem, symm))
+    config = _blocks(problem, config or default_config(problem, symm, "compute"))
     _check(problem, symm, weight, x, {"out": out})
     grid = min(config.grid, -(-problem.m // config.block_m))
     args = {"weight": weight, "x": x, "out": out, **_constants(problem, config)}
@@ -280,8 +280,24 @@ def error_bound(problem: Problem, exact: torch.Tensor, magnitude: torch.Tensor) 
     return sum_bound(exact, magnitude, problem.operations, problem.dtype)
 
 
-def default_config(problem: Problem, symm: SymmetricMemory) -> Config:
-    """A safe choice where nothing was tuned; the same on every rank, since it depends on the problem and the device kind."""
+def tuning_key(problem: Problem) -> dict[str, str | int]:
+    """What a tuned choice depends on: words that must match, sizes that should be near (`kernels/tuning`)."""
+    return {
+        "vectors": "one" if problem.batch == 1 else "several",
+        "width": f"{problem.dtype.itemsize} bytes",
+        "m": problem.m,
+        "k": problem.k,
+        "batch": problem.batch,
+        "world_size": problem.world_size,
+    }
+
+
+def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused") -> Config:
+    """The tuned choice of this GPU model, or a safe one; the same on every rank, since it depends on the problem and the
+    device kind. `role`: "fused" or "compute"."""
     if symm.device.type == "cpu":
         return Config(block_m=16, block_k=256, grid=min(4, symm.max_resident(4)))
+    tuned = tuning.choose(symm, "gemv_all_reduce", role, tuning_key(problem))
+    if tuned is not None:
+        return Config(**tuned | {"grid": min(tuned["grid"], MAX_GRID)})
     return Config(grid=min(MAX_GRID, symm.max_resident(4) // 2))
