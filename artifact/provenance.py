@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import ArtifactError
 from .files import ROOT, read_json, write_json
-from .results import BACKENDS, SCHEMA_VERSION
+from .vocabulary import BACKENDS, SCHEMA_VERSION
 
 FIELDS = (
     "schema_version", "backend", "machine", "command", "seed", "git_commit", "git_dirty", "sources_sha256", "config_sha256",

@@ -8,12 +8,7 @@ from pandera.errors import SchemaErrors
 
 from .errors import ArtifactError, require
 from .files import replacing
-
-SCHEMA_VERSION = 1
-BACKENDS = ("gpu", "gpu-virtual", "emulator", "model")
-STATUS = ("ok", "suspect", "failed", "missing", "skipped")
-FACES = ("out", "owned", "none")
-MODES = ("graph", "eager", "model")
+from .vocabulary import BACKENDS, FACES, MODES, STATUS
 
 
 def _text(allowed: tuple[str, ...] = (), empty: bool = False) -> pa.Column:
