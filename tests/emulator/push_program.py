@@ -1,0 +1,184 @@
+"""A push to the next rank, right and wrong in chosen ways, through stores or through the NIC, and programs that misbehave."""
+
+import os
+import time
+
+import torch
+import triton
+import triton.language as tl
+from triton.language import core
+
+
+@triton.jit
+def peer_ptr(ptr, bases, me, peer):
+    return (ptr.to(tl.int64) + tl.load(bases + peer) - tl.load(bases + me)).to(ptr.dtype)
+
+
+@core.extern
+def put_nbi(target, source, nbytes, peer, _semantic=None):
+    return core.extern_elementwise(
+        "", "", [target, source, nbytes, peer],
+        {(tl.int64, tl.int64, tl.int64, tl.int32): ("nvshmemx_putmem_nbi_block", tl.int32)}, False, _semantic=_semantic,
+    )  # fmt: skip
+
+
+@core.extern
+def nic_fence(_semantic=None):
+    return core.extern_elementwise("", "", [], {(): ("nvshmem_fence", tl.int32)}, False, _semantic=_semantic)
+
+
+@core.extern
+def signal_op(flag, value, op, peer, _semantic=None):
+    return core.extern_elementwise(
+        "", "", [flag, value, op, peer],
+        {(tl.int64, tl.int64, tl.int32, tl.int32): ("nvshmemx_signal_op", tl.int32)}, False, _semantic=_semantic,
+    )  # fmt: skip
+
+
+@triton.jit
+def push(
+    inbox,
+    outbox,
+    flags,
+    out,
+    bases,
+    me,
+    world,
+    epoch,
+    TILES,
+    WGS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BROKEN: tl.constexpr,
+    NIC: tl.constexpr,
+):
+    """Work-group w owns tiles w, w + WGS, ...: sends each to the next rank, raises a flag, then copies what it was sent."""
+    w = tl.program_id(0)
+    peer = (me + 1) % world
+    lanes = tl.arange(0, BLOCK)
+    half = (epoch % 2) * TILES * BLOCK
+    for t in range(w, TILES, WGS):
+        value = lanes + (me * 1000 + t * 100000 + epoch.to(tl.int32) * 7)
+        if BROKEN == "flag first":
+            tl.atomic_xchg(peer_ptr(flags + t, bases, me, peer), epoch, sem="release", scope="sys")
+        if NIC:
+            tl.store(outbox + t * BLOCK + lanes, value)
+            there = (inbox + half + t * BLOCK).to(tl.int64)
+            put_nbi(there, (outbox + t * BLOCK).to(tl.int64), tl.cast(BLOCK * 4, tl.int64), peer)
+            if BROKEN != "no fence":
+                nic_fence()
+            signal_op((flags + t).to(tl.int64), tl.cast(epoch, tl.int64), 9, peer)
+        else:
+            tl.store(peer_ptr(inbox + half + t * BLOCK, bases, me, peer) + lanes, value)
+            if BROKEN != "no barrier":
+                tl.debug_barrier()
+            if BROKEN == "relaxed":
+                tl.atomic_xchg(peer_ptr(flags + t, bases, me, peer), epoch, sem="relaxed", scope="sys")
+            elif BROKEN == "gpu scope":
+                tl.atomic_xchg(peer_ptr(flags + t, bases, me, peer), epoch, sem="release", scope="gpu")
+            elif BROKEN == "plain flag":
+                tl.store(peer_ptr(flags + t, bases, me, peer), epoch)
+            elif BROKEN != "no flag" and BROKEN != "flag first":
+                tl.atomic_xchg(peer_ptr(flags + t, bases, me, peer), epoch, sem="release", scope="sys")
+    for t in range(w, TILES, WGS):
+        if BROKEN != "no wait":
+            while tl.atomic_add(flags + t, 0, sem="acquire", scope="sys") < epoch:
+                pass
+        tl.debug_barrier()
+        tl.store(out + t * BLOCK + lanes, tl.load(inbox + half + t * BLOCK + lanes))
+
+
+@triton.jit
+def failing(x):
+    if tl.program_id(0) == 1:
+        tl.device_assert(tl.load(x) > 0, "must be positive")
+
+
+@triton.jit
+def foreign(address):
+    tl.store(address.to(tl.pointer_type(tl.int32)), 1)
+
+
+def exchange_tiles(symm, calls=3, broken="", nic=False, tiles=6, wgs=3, block=64, skew_s=0.0):
+    """Wrong elements in each call; neighbours wait for each other between calls, so that two inbox halves are enough."""
+    inbox = symm.empty((2, tiles, block), torch.int32, name="inbox")
+    outbox = symm.empty((tiles, block), torch.int32, name="outbox")
+    flags = symm.empty(tiles, torch.int64, name="flags")
+    wrong = []
+    for epoch in range(1, calls + 1):
+        if skew_s:
+            time.sleep(skew_s * ((symm.rank * 7 + epoch * 3) % 5))
+        out = torch.full((tiles, block), -1, dtype=torch.int32)
+        symm.launch(
+            push, wgs,
+            {
+                "inbox": inbox, "outbox": outbox, "flags": flags, "out": out, "bases": symm.bases, "me": symm.rank, "world": symm.world_size,
+                "epoch": torch.tensor(epoch).item(), "TILES": tiles, "WGS": wgs, "BLOCK": block, "BROKEN": broken, "NIC": nic,
+            },
+        )  # fmt: skip
+        sender = (symm.rank - 1) % symm.world_size
+        want = torch.arange(block) + sender * 1000 + torch.arange(tiles)[:, None] * 100000 + epoch * 7
+        wrong.append(int((out != want).sum()))
+        symm.barrier()
+    return sum(wrong)
+
+
+def bases_and_pid(symm):
+    return symm.bases.tolist(), os.getpid(), symm.exchange(symm.rank * 10)
+
+
+def too_many(symm, waits):
+    out = torch.zeros(16, dtype=torch.int32)
+    symm.launch(count, 16, {"out": out}, waits=waits)
+    return out.tolist()
+
+
+@triton.jit
+def count(out):
+    tl.store(out + tl.program_id(0), tl.program_id(0) + tl.num_programs(0))
+
+
+def assertion(symm):
+    symm.launch(failing, 2, {"x": torch.zeros(1)})
+
+
+def host_error(symm):
+    if symm.rank == 1:
+        raise KeyError("nothing here")
+    symm.barrier()
+
+
+def foreign_pointer(symm):
+    theirs = symm.exchange(symm.bases[symm.rank].item())[(symm.rank + 1) % symm.world_size]
+    symm.launch(foreign, 1, {"address": theirs + 4096})
+
+
+def wild_pointer(symm):
+    if symm.rank == 0:
+        symm.launch(foreign, 1, {"address": 1 << 40})
+    symm.barrier()
+
+
+def exits(symm):
+    if symm.rank == 1:
+        os._exit(3)
+    symm.barrier()
+
+
+def sleeps(symm, path):
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(60)
+
+
+def big(symm, nbytes):
+    symm.empty(nbytes, torch.uint8, name="big")
+
+
+def lonely_barrier(symm):
+    if symm.rank == 0:
+        symm.barrier()
+
+
+def spins_in_host(symm):
+    while symm.rank == 0:
+        pass
