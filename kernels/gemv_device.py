@@ -85,15 +85,15 @@ def two_phase_kernel(
     for step in range(steps):
         tile = schedule.logical_at(pid, grid, tiles, start, step)
         owner = tile // per_owner
+        following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
         mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M  # its latency hides behind the weights
         part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         ok = (vectors < BATCH)[:, None] & (rows < M)[None, :]
         tl.store(mine + vectors[:, None] * M + rows[None, :], part, mask=ok)
-        following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
         if owner != rank and (step == steps - 1 or following != owner):
             shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, owner)
-    shmem.arrive(word, grid)
+    shmem.arrive(word, grid)  # its barrier also orders this work-group's own partials before other threads' loads of them
 
     # Phase 2: reduce the tiles of this work-group that this rank owns, in rank order, so that every run gives the same bits.
     low = rank * per_owner
@@ -102,8 +102,6 @@ def two_phase_kernel(
         for peer in tl.static_range(WORLD):
             if peer != rank:
                 shmem.wait(ready + peer * MAX_WGS + pid, epoch)
-        # This work-group's own partials were stored by other threads than will load them: order them.
-        tl.debug_barrier()
         for tile in range(schedule.first_in(pid, grid, low), high, grid):
             rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
             row_ok = rows < M
@@ -151,13 +149,11 @@ def one_shot_kernel(
             tl.store(there + offsets, part, mask=ok)
     if WORLD > 1:
         shmem.signal_all(ready + rank * MAX_WGS + pid, epoch, bases, rank, WORLD)
-    shmem.arrive(word, grid)
+    shmem.arrive(word, grid)  # its barrier also orders this work-group's own partials before other threads' loads of them
 
     for peer in tl.static_range(WORLD):
         if peer != rank:
             shmem.wait(ready + peer * MAX_WGS + pid, epoch)
-    # This work-group's own partials were stored by other threads than will load them: order them.
-    tl.debug_barrier()
     for tile in range(pid, tiles, grid):
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         row_ok = rows < M
