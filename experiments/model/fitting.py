@@ -26,6 +26,7 @@ class Point:
 
     operator: str
     case: dict
+    arm: str
     strategy: str  # "compute", "bulk", "fused" or another of strategies.STRATEGIES
     world_size: int
     measured: float  # seconds

@@ -72,7 +72,7 @@ class Kernel:
         self.starts = starts
         self.fabric = Fabric(self.env, machine)
         name = operation.operator
-        memory, cap = machine.memory_rate(name), machine.wg_memory_rate(name)
+        memory, cap = machine.memory_rate(name), machine.wg_memory_rate(name, operation.waves)
         math = machine.math_rate(name)
         self.memory = [SharedRate(self.env, memory, cap) for _ in range(self.world)]
         self.math = [SharedRate(self.env, math, math / machine.compute_units) for _ in range(self.world)]

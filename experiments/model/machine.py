@@ -13,7 +13,7 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class KernelUse:
-    """How one operator's kernel uses a GPU: see `profile.Kernel`; `bytes_in_flight` is of one work-group here."""
+    """How one operator's kernel uses a GPU: see `profile.Kernel`; `bytes_in_flight` is of one wave."""
 
     waves_per_wg: int
     wgs_per_cu: int
@@ -28,6 +28,7 @@ class Machine:
     """Everything the simulator needs to know of a machine. Times in s, rates in bytes/s or FLOP/s.
 
     Attributes:
+        gpu: the GPU's name, by which tuned configurations are found.
         memory: streaming read rate of one GPU.
         link: rate of one link (pair, port or NIC), one direction.
         flag: one-way flag latency.
@@ -37,6 +38,7 @@ class Machine:
     """
 
     name: str
+    gpu: str
     gpus: int
     compute_units: int
     wave_slots: int
@@ -100,9 +102,9 @@ class Machine:
         """Bytes/s that the operator's access pattern reaches with enough work-groups."""
         return self.memory * self.kernels[operator].memory_efficiency
 
-    def wg_memory_rate(self, operator: str) -> float:
-        """Bytes/s that one work-group reaches alone: Little's law, outstanding bytes over latency."""
-        return self.kernels[operator].bytes_in_flight / self.memory_latency
+    def wg_memory_rate(self, operator: str, waves: int) -> float:
+        """Bytes/s that one work-group of `waves` waves reaches alone: Little's law, outstanding bytes over latency."""
+        return self.kernels[operator].bytes_in_flight * waves / self.memory_latency
 
     def collective(self, kind: str, bytes_per_rank: float) -> float:
         """Seconds of the vendor's collective, launch included: alpha + bytes through the GPU's links / reached rate.
@@ -124,7 +126,7 @@ def _use(kernel: Kernel) -> KernelUse:
         waves_per_wg=waves,
         wgs_per_cu=int(kernel.wgs_per_cu.value),
         fused_wgs_per_cu=int(kernel.fused_wgs_per_cu.value),
-        bytes_in_flight=kernel.bytes_in_flight.value * waves,
+        bytes_in_flight=kernel.bytes_in_flight.value,
         memory_efficiency=kernel.memory_efficiency.value,
         math_efficiency=kernel.math_efficiency.value,
     )
@@ -140,6 +142,7 @@ def from_profile(profile: Profile) -> Machine:
             require(waves <= slots, f"{profile.name}.yaml: {operator}.{field}", waves, f"at most {slots} waves a CU")
     return Machine(
         name=profile.name,
+        gpu=gpu.name,
         gpus=int(profile.gpus.value),
         compute_units=int(gpu.compute_units.value),
         wave_slots=slots,

@@ -1,12 +1,14 @@
 """Cases to `Operation`s: the operators' own problems and plans at the grid that a machine holds."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
 
 import torch
 
-from kernels import embedding_problem, gemm_problem, gemv_all_reduce
+from kernels import embedding_problem, gemm_problem, gemv_all_reduce, tuning
 
 from .errors import ModelError, require
 from .machine import Machine
@@ -17,42 +19,61 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 ONE_SHOT_BYTES = 64 * 1024  # partial vectors up to this size go one-shot
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a plan is made for: a machine, the fused or the compute kernel, an order."""
+
+    machine: Machine
+    fused: bool
+    order: str
+
+
 class _Device:
-    """The little that an operator's `default_config` asks of a GPU's symmetric memory."""
+    """The little that an operator's `default_config` asks of symmetric memory, for a GPU that is not there."""
 
     device = torch.device("cuda")
 
-    def __init__(self, grid: int) -> None:
-        self._grid = grid
+    def __init__(self, machine: Machine) -> None:
+        self.device_name = machine.gpu
+        self.state: dict[str, object] = {}
+        self._machine = machine
 
     def max_resident(self, num_warps: int) -> int:
-        """Twice the wanted grid: the defaults take half of what fits."""
-        return 2 * self._grid
+        """By wave slots, as on a GPU that is there."""
+        return self._machine.compute_units * (self._machine.wave_slots // num_warps)
 
 
-def _gemv(case: Mapping[str, object], world: int, grid: int, order: str) -> Operation:
-    dtype = str(case["dtype"])
+def _configured(module: ModuleType, operator: str, problem: Any, target: Target, **changes: object) -> Any:
+    """The operator's own configuration: the tuned one of this GPU, else its default at the grid that the profile says."""
+    machine, role = target.machine, "fused" if target.fused else "compute"
+    config = module.default_config(problem, _Device(machine), role)
+    if tuning.nearest(machine.gpu, operator, role, module.tuning_key(problem)) is None:
+        config = replace(config, grid=machine.grid(operator, target.fused))
+    return replace(config, order=target.order, **changes)
+
+
+def _gemv(case: Mapping[str, Any], target: Target) -> Operation:
+    dtype, world = str(case["dtype"]), target.machine.gpus
     problem = gemv_all_reduce.Problem(int(case["m"]), int(case["k"]), int(case["batch"]), getattr(torch, dtype), world)
     partial = problem.m * problem.batch * 4
-    algorithm = "one_shot" if partial <= ONE_SHOT_BYTES else "two_phase"
-    config = replace(
-        gemv_all_reduce.default_config(problem, _Device(grid)), algorithm=algorithm, grid=grid, order=order
-    )
+    algorithm = str(case.get("algorithm") or ("one_shot" if partial <= ONE_SHOT_BYTES else "two_phase"))
+    config = _configured(gemv_all_reduce, "gemv_all_reduce", problem, target, algorithm=algorithm)
     return Operation(
         operator="gemv_all_reduce",
         plans=tuple(gemv_all_reduce.make_plan(problem, config, rank) for rank in range(world)),
         protocol=algorithm,
         collective="all_reduce",
         collective_bytes=problem.m * problem.batch * ITEMSIZE[dtype],
+        waves=config.num_warps,
         reduce_bytes=ITEMSIZE[dtype] / 4,
     )
 
 
-def _embedding(case: Mapping[str, object], world: int, grid: int, order: str) -> Operation:
+def _embedding(case: Mapping[str, Any], target: Target) -> Operation:
     batch, tables, dim, pooling = (int(case[k]) for k in ("global_batch", "tables", "dim", "pooling"))
-    dtype = str(case["dtype"])
+    dtype, world = str(case["dtype"]), target.machine.gpus
     problem = embedding_problem.Problem(batch, tables, dim, getattr(torch, dtype), world, index_dtype=torch.int32)
-    config = replace(embedding_problem.default_config(problem, _Device(grid)), grid=grid, order=order)
+    config = _configured(embedding_problem, "embedding_all_to_all", problem, target)
     pooled = batch * tables * dim * ITEMSIZE[dtype]
     return Operation(
         operator="embedding_all_to_all",
@@ -60,15 +81,16 @@ def _embedding(case: Mapping[str, object], world: int, grid: int, order: str) ->
         protocol="scatter",
         collective="all_to_all",
         collective_bytes=pooled,
+        waves=config.num_warps,
         rearranged=pooled,
     )
 
 
-def _gemm(case: Mapping[str, object], world: int, grid: int, order: str) -> Operation:
+def _gemm(case: Mapping[str, Any], target: Target) -> Operation:
     rows, n, k, experts = (int(case[key]) for key in ("m", "n", "k", "experts"))
-    dtype = str(case["dtype"])
+    dtype, world = str(case["dtype"]), target.machine.gpus
     problem = gemm_problem.Problem(rows, rows, n, k, experts, getattr(torch, dtype), world)
-    config = replace(gemm_problem.default_config(problem, _Device(grid)), grid=grid, order=order)
+    config = _configured(gemm_problem, "gemm_all_to_all", problem, target)
     plans = tuple(gemm_problem.make_plan(problem, config, rank) for rank in range(world))
     size = ITEMSIZE[dtype]
     # Memory serves the rows once and an expert's weight once for each destination; caches serve what tiles share.
@@ -79,6 +101,7 @@ def _gemm(case: Mapping[str, object], world: int, grid: int, order: str) -> Oper
         protocol="scatter",
         collective="all_to_all",
         collective_bytes=rows * n * size,
+        waves=config.num_warps,
         read_fraction=min(1.0, unique / float(plans[0].bytes_read.sum())),
         tile_flops=2.0 * config.block_m * config.block_n * k,
     )
@@ -87,10 +110,15 @@ def _gemm(case: Mapping[str, object], world: int, grid: int, order: str) -> Oper
 BUILDERS = {"gemv_all_reduce": _gemv, "embedding_all_to_all": _embedding, "gemm_all_to_all": _gemm}
 
 
-@lru_cache(maxsize=64)
-def _build(operator: str, case: tuple[tuple[str, object], ...], world: int, grid: int, order: str) -> Operation:
+_built: OrderedDict[tuple, Operation] = (
+    OrderedDict()
+)  # plans are costly, and asked for again by every strategy and corner
+KEEP = 64
+
+
+def _build(operator: str, case: Mapping[str, object], target: Target) -> Operation:
     try:
-        return BUILDERS[operator](dict(case), world, grid, order)
+        return BUILDERS[operator](case, target)
     except KeyError as missing:
         raise ModelError(f"case {dict(case).get('case', '?')} of {operator}: column {missing} is missing") from None
 
@@ -103,14 +131,20 @@ def build(
     Args:
         operator: one of `OPERATORS`.
         case: a row of its case list: `case`, `dtype` and the operator's own columns, as in `experiments/cases`. Ragged bags are
-            taken at their mean length, uneven splits as even ones.
+            taken at their mean length, uneven splits as even ones. `algorithm` (GEMV) overrides the choice by size.
         machine: gives the number of ranks and the grid.
         fused: the fused kernel's grid (registers) or the compute kernel's.
         order: order of the plan.
     """
     require(operator in OPERATORS, "operator", operator, ", ".join(OPERATORS))
-    key = tuple(sorted((k, v) for k, v in case.items() if k != "machine"))
-    return _build(operator, key, machine.gpus, machine.grid(operator, fused), order)
+    grid = machine.grid(operator, fused)
+    # Everything of a machine that a plan depends on.
+    key = (operator, tuple(sorted(case.items())), machine.gpu, machine.gpus, grid, fused, order)
+    if key not in _built:
+        _built[key] = _build(operator, case, Target(machine, fused, order))
+        if len(_built) > KEEP:
+            _built.popitem(last=False)
+    return _built[key]
 
 
 def with_occupancy(machine: Machine, operator: str, occupancy: float, fused: bool) -> Machine:

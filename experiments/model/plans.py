@@ -45,6 +45,7 @@ class Operation:
         reduce_bytes: bytes of one reduced result per byte of partial result (output element size / 4).
         rearranged: bytes that a permutation behind the bulk collective reads and writes again (a fused result is in place).
         read_fraction: part of the plan's reads that memory serves; caches serve the rest (operands that several tiles share).
+        waves: of one work-group (Triton's num_warps).
         tile_flops: FLOPs that any logical work-group takes at least: matrix units run whole tiles.
     """
 
@@ -53,6 +54,7 @@ class Operation:
     protocol: str
     collective: str
     collective_bytes: float
+    waves: int = 4
     reduce_bytes: float = 1.0
     rearranged: float = 0.0
     read_fraction: float = 1.0

@@ -62,6 +62,7 @@ EMPTY = {
         "machine",
         "operator",
         "case",
+        "arm",
         "strategy",
         "world_size",
         "dtype",

@@ -97,7 +97,7 @@ class Torus:
             k = self.dims[axis]
             hops = (there[axis] - here[axis]) % k
             # At distance k/2 both ways are minimal.
-            if 2 * hops > k or (2 * hops == k and self.split and sum(here) % 2):
+            if 2 * hops > k or (2 * hops == k and self.split and here[axis] % 2):
                 hops -= k
             step = 1 if hops > 0 else -1
             for _ in range(abs(hops)):

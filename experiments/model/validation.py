@@ -26,8 +26,29 @@ POINT_ERROR = 25.0  # percent, for 95 % of the points
 POINT_SHARE = 0.95
 SIGN_FROM = 5.0  # percent: fused against bulk must have the measured sign where they differ by more
 
-# (arm, strategy) of measured rows -> strategy of the model; arms that use a library's compute kernel are not modelled.
-MODELLED = ("compute", "bulk", "decomposed", "fused")
+# Measured arm -> (strategy of the model, what the arm adds to its case). Arms with a library's compute kernel, with other
+# collectives, with a copy at the end or without the permutation that makes the result whole are not modelled.
+ARMS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
+    "gemv_all_reduce": {
+        "own": ("compute", {}),
+        "own+nccl": ("bulk", {}),
+        "decomposed": ("decomposed", {}),
+        "fused.two_phase": ("fused", {"algorithm": "two_phase"}),
+        "fused.one_shot": ("fused", {"algorithm": "one_shot"}),
+    },
+    "embedding_all_to_all": {
+        "own": ("compute", {}),
+        "own+nccl+permute": ("bulk", {}),
+        "decomposed": ("decomposed", {}),
+        "fused.peer": ("fused", {}),
+    },
+    "gemm_all_to_all": {
+        "own": ("compute", {}),
+        "own+nccl": ("bulk", {}),
+        "decomposed": ("decomposed", {}),
+        "fused.peer": ("fused", {}),
+    },
+}
 COLUMNS = ("operator", "case", "arm", "strategy", "mode", "backend", "world_size", "time_us", "status")
 HALVES = (("compute", "h200-x1"), ("communication", "h200-x2"), ("communication", "h200-x4"))
 MISSING = {
@@ -58,20 +79,13 @@ class Judgement:
         )
 
 
-def modelled_strategy(arm: str, strategy: str) -> str | None:
-    """The model's strategy for a measured row, or None: the model knows our kernels and the library's collectives only."""
-    if "library" in arm or "torch" in arm or "cublas" in arm:
-        return None
-    return strategy if strategy in MODELLED else None
-
-
 def read_points(folder: Path) -> list[Point]:
-    """Medians of the measured rows in a machine's folder that the model can predict, in CUDA graphs."""
+    """Medians of the measured rows in a machine's folder that the model can predict: CUDA graphs, status ok, arms in `ARMS`."""
     known = {operator: {c["case"]: c for c in case_lists.timing(operator)} for operator in OPERATORS}
     frames = []
     for path in sorted(folder.glob("*.csv")):
         frame = pd.read_csv(path)
-        if "time_us" not in frame.columns:
+        if not {"arm", "time_us"} <= set(frame.columns):
             continue  # verification rows and studies
         missing = [c for c in COLUMNS if c not in frame.columns]
         require(
@@ -82,22 +96,18 @@ def read_points(folder: Path) -> list[Point]:
         return []
     rows = pd.concat(frames, ignore_index=True)
     rows = rows[(rows["backend"] == "gpu") & (rows["mode"] == "graph") & (rows["status"] == "ok")]
-    points: dict[tuple, list[float]] = {}
+    samples: dict[tuple[str, str, str, int], list[float]] = {}
     for row in rows.itertuples():
-        strategy = modelled_strategy(str(row.arm), str(row.strategy))
-        case = known.get(str(row.operator), {}).get(str(row.case))
-        if strategy is None or case is None:
-            continue
-        key = (str(row.operator), str(row.case), strategy, int(row.world_size), str(row.arm))
-        points.setdefault(key, []).append(float(row.time_us))
-    # Several arms of one strategy (transports, tunings): the fastest is the one that a user takes.
-    best: dict[tuple, float] = {}
-    for (operator, case, strategy, world, _), samples in points.items():
-        key = (operator, case, strategy, world)
-        best[key] = min(best.get(key, float("inf")), float(np.median(samples)))
-    return [
-        Point(op, known[op][case], strategy, world, t * US) for (op, case, strategy, world), t in sorted(best.items())
-    ]
+        operator, case, arm = str(row.operator), str(row.case), str(row.arm)
+        if arm in ARMS.get(operator, {}) and case in known[operator]:
+            samples.setdefault((operator, case, arm, int(row.world_size)), []).append(float(row.time_us))
+    order = {(operator, case): i for operator in OPERATORS for i, case in enumerate(known[operator])}
+    points = []
+    for operator, case, arm, world in sorted(samples, key=lambda k: (k[0], order[k[0], k[1]], k[3], k[2])):
+        strategy, extra = ARMS[operator][arm]
+        median = float(np.median(samples[operator, case, arm, world]))
+        points.append(Point(operator, {**known[operator][case], **extra}, arm, strategy, world, median * US))
+    return points
 
 
 def split(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
@@ -119,16 +129,17 @@ def judge(machine: Machine, points: Sequence[Point]) -> tuple[Judgement, list[fl
     if not points:
         return Judgement(0, float("nan"), 0.0, 0, 0), []
     errors = [100 * abs(t / p.measured - 1) for p, t in zip(points, predicted, strict=True)]
-    pairs: dict[tuple, dict[str, tuple[float, float]]] = {}
-    for p, t in zip(points, predicted, strict=True):
-        pairs.setdefault((p.operator, p.case["case"], p.world_size), {})[p.strategy] = (p.measured, t)
+    bulk = {
+        (p.operator, p.case["case"], p.world_size): (p.measured, t)
+        for p, t in zip(points, predicted, strict=True)
+        if p.strategy == "bulk"
+    }
     right = counted = 0
-    for by_strategy in pairs.values():
-        if "fused" in by_strategy and "bulk" in by_strategy:
-            (fused, fused_model), (bulk, bulk_model) = by_strategy["fused"], by_strategy["bulk"]
-            if abs(fused - bulk) / bulk * 100 > SIGN_FROM:
-                counted += 1
-                right += (fused < bulk) == (fused_model < bulk_model)
+    for p, t in zip(points, predicted, strict=True):
+        measured, modelled = bulk.get((p.operator, p.case["case"], p.world_size), (0.0, 0.0))
+        if p.strategy == "fused" and measured and abs(p.measured - measured) / measured * 100 > SIGN_FROM:
+            counted += 1
+            right += (p.measured < measured) == (t < modelled)
     within = sum(e <= POINT_ERROR for e in errors) / len(errors)
     return Judgement(len(points), float(np.mean(errors)), within, right, counted), predicted
 
@@ -174,6 +185,7 @@ def validate(machine: Machine, points: Sequence[Point]) -> tuple[Judgement, list
                     "machine": machine.name,
                     "operator": p.operator,
                     "case": p.case["case"],
+                    "arm": p.arm,
                     "strategy": p.strategy,
                     "world_size": p.world_size,
                     "dtype": p.case["dtype"],
