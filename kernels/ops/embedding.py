@@ -26,6 +26,13 @@ def _problem(
     group = memory.process_group(group_name)
     require(len(tables) == group.size(), "tables", list(tables), f"one number for each of {group.size()} ranks")
     mine = tables[group.rank()]
+    memory.check_devices(
+        weight.device,
+        table_offsets=table_offsets,
+        indices=indices,
+        offsets=offsets,
+        per_sample_weights=per_sample_weights,
+    )
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[rows, dim]")
     bags = offsets.numel() - 1
     require(offsets.dim() == 1 and mine > 0 and bags % mine == 0, "shape of offsets", tuple(offsets.shape), f"[{mine} * batch + 1]")  # fmt: skip
@@ -54,7 +61,7 @@ def embedding_owned(
 ) -> Tensor:  # fmt: skip
     operands = (weight, table_offsets, indices, offsets, per_sample_weights)
     problem = _problem(*operands, tables, pooling_mode, group_name)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    symm = memory.symmetric_memory(group_name, weight.device)
     result = memory.run_owned(symm, _OPERATOR, problem, _room(problem), _operands(*operands))
     return result[: problem.part(symm.rank)[1]].clone()
 
@@ -80,8 +87,8 @@ def embedding_out(
 ) -> None:  # fmt: skip
     operands = (weight, table_offsets, indices, offsets, per_sample_weights)
     problem = _problem(*operands, tables, pooling_mode, group_name)
-    memory.check_out(out, _room(problem), problem.dtype)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    memory.check_out(out, _room(problem), weight)
+    symm = memory.symmetric_memory(group_name, weight.device)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(*operands))
 
 
@@ -91,7 +98,7 @@ def _(
     tables: list[int], pooling_mode: str, group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
     problem = _problem(weight, table_offsets, indices, offsets, per_sample_weights, tables, pooling_mode, group_name)
-    memory.check_out(out, _room(problem), problem.dtype)
+    memory.check_out(out, _room(problem), weight)
 
 
 def _room(problem: embedding_all_to_all.Problem) -> tuple[int, int, int]:

@@ -20,6 +20,7 @@ def _problem(
     input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int, group_name: str
 ) -> gemm_all_to_all.Problem:  # fmt: skip
     """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
+    memory.check_devices(weight.device, input=input, counts=counts, dst_offsets=dst_offsets, scale=scale)
     require(weight.dim() == 3, "shape of weight", tuple(weight.shape), "[experts, n, k]")
     experts, n, k = weight.shape
     require(input.dim() == 2 and input.shape[1] == k, "shape of input", tuple(input.shape), f"[rows, {k}]")
@@ -47,7 +48,7 @@ def gemm_owned(
     input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int, group_name: str
 ) -> Tensor:  # fmt: skip
     problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    symm = memory.symmetric_memory(group_name, weight.device)
     # Cleared on this rank's stream before its launch, and peers store only after they heard of that launch.
     return memory.run_owned(
         symm, _OPERATOR, problem, (problem.rows_out, problem.n), _operands(input, weight, counts, dst_offsets, scale), clear=True
@@ -70,8 +71,8 @@ def gemm_out(
     group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
     problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
-    memory.check_out(out, (problem.rows_out, problem.n), problem.dtype)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    memory.check_out(out, (problem.rows_out, problem.n), weight)
+    symm = memory.symmetric_memory(group_name, weight.device)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(input, weight, counts, dst_offsets, scale))
 
 
@@ -81,7 +82,7 @@ def _(
     group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
     problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
-    memory.check_out(out, (problem.rows_out, problem.n), problem.dtype)
+    memory.check_out(out, (problem.rows_out, problem.n), weight)
 
 
 def _operands(input: Tensor, weight: Tensor, *small: Tensor | None) -> tuple[Tensor | None, ...]:

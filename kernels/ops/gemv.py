@@ -17,6 +17,7 @@ def _problem(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str
 ) -> gemv_all_reduce.Problem:
     """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
+    memory.check_devices(weight.device, input=input, bias=bias, residual=residual)
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[m, k]")
     require(weight.is_contiguous(), "stride of weight", weight.stride(), "contiguous")
     m, k = weight.shape
@@ -41,7 +42,7 @@ def _operands(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tens
 @torch.library.custom_op(f"fusedcc::{_OPERATOR}", mutates_args=(), schema=f"({_OPERANDS}) -> Tensor")
 def gemv_owned(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str) -> Tensor:
     problem = _problem(input, weight, bias, residual, group_name)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    symm = memory.symmetric_memory(group_name, weight.device)
     shape = problem.batch, problem.m
     return memory.run_owned(symm, _OPERATOR, problem, shape, _operands(input, weight, bias, residual)).clone()
 
@@ -59,8 +60,8 @@ def gemv_out(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
     problem = _problem(input, weight, bias, residual, group_name)
-    memory.check_out(out, (problem.batch, problem.m), problem.dtype)
-    symm = memory.symmetric_memory(group_name, weight.device.type)
+    memory.check_out(out, (problem.batch, problem.m), weight)
+    symm = memory.symmetric_memory(group_name, weight.device)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(input, weight, bias, residual))
 
 
@@ -69,7 +70,7 @@ def _(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
     problem = _problem(input, weight, bias, residual, group_name)
-    memory.check_out(out, (problem.batch, problem.m), problem.dtype)
+    memory.check_out(out, (problem.batch, problem.m), weight)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

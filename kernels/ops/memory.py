@@ -40,14 +40,16 @@ def process_group(name: str) -> dist.ProcessGroup:
     return dist.distributed_c10d._resolve_process_group(name)
 
 
-def symmetric_memory(group: Group, device_type: str) -> SymmetricMemory:
+def symmetric_memory(group: Group, device: torch.device | str) -> SymmetricMemory:
     """This rank's symmetric memory in a group, set up on first use (collective) and kept as long as the group lives."""
-    key = (group_name(group), device_type)
+    device = torch.device(device)
+    key = (group_name(group), device.type)
     owner = process_group(key[0])
     known = _memories.get(key)
     if known is None or known[0] is not owner:
         sizes = () if _heap_bytes is None else (_heap_bytes,)
-        known = _memories[key] = (owner, symmetric.provider(device_type)(key[0], *sizes))
+        known = _memories[key] = (owner, symmetric.provider(device.type)(key[0], *sizes))
+    require(device.index in (None, known[1].device.index), "device", str(device), f"{known[1].device}, this rank's")
     return known[1]
 
 
@@ -65,7 +67,7 @@ def empty_symmetric(
     """
     if device is None:
         device = "cuda" if "nccl" in dist.get_backend(process_group(group_name(group))) else "cpu"
-    symm = symmetric_memory(group, torch.device(device).type)
+    symm = symmetric_memory(group, device)
     tensor = symm.empty(shape, dtype)
     start = tensor.data_ptr()
     symm.state.setdefault("ops.allocations", []).append((start, start + tensor.numel() * tensor.element_size()))
@@ -116,10 +118,18 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
     return result_buffer(symm, operator, tuple(out.shape), out.dtype)
 
 
-def check_out(out: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def check_devices(device: torch.device, **tensors: torch.Tensor | None) -> None:
+    """All operands of a call lie on one device."""
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            require(tensor.device == device, f"device of {name}", str(tensor.device), str(device))
+
+
+def check_out(out: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor) -> None:
     """What every `_out` face asks of its `out`."""
     require(tuple(out.shape) == shape, "shape of out", tuple(out.shape), str(shape))
-    require(out.dtype == dtype, "dtype of out", str(out.dtype), str(dtype))
+    require(out.dtype == like.dtype, "dtype of out", str(out.dtype), str(like.dtype))
+    check_devices(like.device, out=out)
     require(out.is_contiguous(), "stride of out", out.stride(), "contiguous")
 
 
