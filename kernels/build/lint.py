@@ -2,7 +2,7 @@
 
 Compilers drop and move things (`kernels/shmem.py` names two cases), so the rules are checked where they must hold in the
 end, on every path of the control flow. A *flag* is an atomic exchange, or any atomic or store with release semantics at
-system scope; a *data store* is any other store to global memory; a *poll* is a global read on which the exit of an innermost
+system scope (AMD: an atomic behind an L2 write-back); a *data store* is any other store to global memory; a *poll* is a global read on which the exit of an innermost
 loop depends. Other atomics (the relaxed count of `shmem.arrive`) are neither. Fences apart from the flag's own release are
 not understood: a kernel that releases by a separate fence has no flag here, and fails.
 
@@ -64,12 +64,12 @@ def lint(assembly: str, target: Target, kernel: str, communicates: bool = True) 
     """
     program = parse(assembly, target.is_amd)
     rules = _Amd(target) if target.is_amd else _Nvidia(target)
-    found = _stores_before_flags(program, rules)
-    flags = polls = 0
-    for instruction in program.instructions:
-        if rules.is_flag(instruction):
-            flags += 1
-            found += [(instruction.line, message) for message in rules.flag_scope(instruction)]
+    flags = rules.flags(program)
+    found = _stores_before_flags(program, rules, flags)
+    for index in flags:
+        flag = program.instructions[index]
+        found += [(flag.line, message) for message in rules.flag_scope(flag)]
+    polls = 0
     for loop, poll in _polls(program, rules):
         polls += 1
         found += [(program.instructions[poll].line, message) for message in rules.poll(program, loop, poll)]
@@ -121,7 +121,7 @@ def _polls(program: Program, rules: "_Nvidia | _Amd") -> list[tuple[Loop, int]]:
 State = tuple[tuple[int, int], ...]
 
 
-def _stores_before_flags(program: Program, rules: "_Nvidia | _Amd") -> list[tuple[int, str]]:
+def _stores_before_flags(program: Program, rules: "_Nvidia | _Amd", flags: set[int]) -> list[tuple[int, str]]:
     """(line, message) for every flag that a data store may reach without what must lie between."""
     clean: State = tuple((0, 0) for _ in rules.hazards)
     entering: dict[int, State] = {0: clean}
@@ -138,7 +138,7 @@ def _stores_before_flags(program: Program, rules: "_Nvidia | _Amd") -> list[tupl
     return [
         (program.instructions[index].line, f"{messages[level]} between the store of line {line} and this flag")
         for index, state in entering.items()
-        if rules.is_flag(program.instructions[index])
+        if index in flags
         for (level, line), messages in zip(state, rules.hazards, strict=True)
         if level
     ]
@@ -160,6 +160,9 @@ class _Nvidia:
 
     def is_barrier(self, i: Instruction) -> bool:
         return i.opcode.startswith(("bar.sync", "barrier.sync", "barrier.cta.sync")) and not i.predicated
+
+    def flags(self, program: Program) -> set[int]:
+        return {index for index, instruction in enumerate(program.instructions) if self.is_flag(instruction)}
 
     def is_flag(self, i: Instruction) -> bool:
         parts = i.opcode.split(".")
@@ -210,8 +213,15 @@ class _Amd:
     def is_barrier(self, i: Instruction) -> bool:
         return i.opcode == "s_barrier"
 
-    def is_flag(self, i: Instruction) -> bool:
-        return "_atomic_swap" in i.opcode and not i.opcode.startswith("ds_")
+    def flags(self, program: Program) -> set[int]:
+        found, releasing = set(), False
+        for index, i in enumerate(program.instructions):
+            if "_atomic_" in i.opcode and not i.opcode.startswith("ds_") and ("_swap" in i.opcode or releasing):
+                found.add(index)
+            # A release is its write-back and what follows it in straight line.
+            ends = self.is_barrier(i) or "_atomic_" in i.opcode or program.following[index] != [index + 1]
+            releasing = i.opcode == "buffer_wbl2" or (releasing and not ends)
+        return found
 
     def flag_scope(self, i: Instruction) -> list[str]:
         return ["the flag is not at system scope: sc1 is missing"] if self.scoped and "sc1" not in i.modifiers else []

@@ -33,7 +33,7 @@ class RecordingMemory:
         self.bases = torch.empty(world_size, dtype=torch.int64, device=self.device)
         self.state: dict[Any, Any] = {}
         self.launches: list[Launch] = []
-        self._target = target
+        self.target = target
 
     def empty(self, shape: tuple[int, ...] | int, dtype: torch.dtype, name: str = "") -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)
@@ -45,7 +45,7 @@ class RecordingMemory:
         return [value] * self.world_size
 
     def max_resident(self, num_warps: int) -> int:
-        return max(1, self._target.units * (self._target.warps_per_unit // num_warps))
+        return max(1, self.target.units * (self.target.warps_per_unit // num_warps))
 
     def launch(
         self,

@@ -59,13 +59,16 @@ def compile_entry(catalog: Any, kernel: str, target: targets.Target, asm_dir: st
         used = resources.from_cubin(binary, log.read_text(), compiled.metadata.shared)
     room = occupancy.occupancy(target, launch.num_warps, used.registers, used.agprs, used.sgprs, used.shared_bytes)
     findings = lint.lint(assembly, target, kernel, entry.communicates)
+    reason = f"lint: {findings[0]}" if findings else ""
+    if not room.workgroups:
+        reason = f"does not fit: no work-group can be resident, limited by {room.limited_by}"
     return {
         "num_warps": launch.num_warps,
         **vars(used),
         "occupancy": room.fraction,
         "limited_by": room.limited_by,
-        "status": "failed" if findings else "ok",
-        "reason": f"lint: {findings[0]}" if findings else "",
+        "status": "failed" if reason else "ok",
+        "reason": reason,
         "findings": [str(finding) for finding in findings],
     }
 

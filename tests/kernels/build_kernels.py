@@ -68,11 +68,11 @@ def _scale(data, out, N: tl.constexpr):
 
 
 @triton.jit
-def _matmul(a, b, c, N: tl.constexpr):
-    """One N x N tile, for its accumulation registers on AMD."""
-    at = tl.arange(0, N)
-    square = at[:, None] * N + at[None, :]
-    tl.store(c + square, tl.dot(tl.load(a + square), tl.load(b + square)))
+def _matmul(a, b, c, N: tl.constexpr, K: tl.constexpr):
+    """One N x N tile, K deep, both operands in shared memory at once."""
+    n, k = tl.arange(0, N), tl.arange(0, K)
+    product = tl.dot(tl.load(a + n[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
+    tl.store(c + n[:, None] * N + n[None, :], product)
 
 
 @triton.jit
@@ -119,6 +119,7 @@ _OTHERS = (
     "scale",
     "matmul",
     "agprs",
+    "too_big",
     "aborts",
     "refused",
     "two_launches",
@@ -142,9 +143,11 @@ def launch(entry: Entry, symm: Any) -> None:
         symm.launch(_push_branch, 1, {**push, "N": 1024})
     elif entry.kernel.startswith("bulk"):
         symm.launch(_push_bulk, 1, {**push, "N": 64, "WAIT": entry.kernel == "bulk_full_wait"})
-    elif entry.kernel == "matmul":
+    elif entry.kernel in ("matmul", "too_big"):
         operands = {"a": empty(torch.float16), "b": empty(torch.float16), "c": empty(torch.float32)}
-        symm.launch(_matmul, 1, {**operands, "N": 128})
+        symm.launch(
+            _matmul, 1, {**operands, **({"N": 128, "K": 128} if entry.kernel == "matmul" else {"N": 128, "K": 512})}
+        )
     elif entry.kernel == "agprs":
         symm.launch(_accumulation_registers, 1, {"data": empty(), "N": 64})
     elif entry.kernel == "aborts":

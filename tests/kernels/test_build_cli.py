@@ -62,6 +62,12 @@ def test_a_compiler_that_dies_is_a_row_and_the_others_are_built(built):
         assert built.row("scale", target)["status"] == "ok"
 
 
+def test_a_kernel_that_no_unit_can_hold_fails():
+    (row,) = builder.build(builder.select("build_kernels", "too_big", "gfx942"), "build_kernels").rows
+    assert (row["status"], row["occupancy"], row["limited_by"]) == ("failed", 0.0, "shared")
+    assert row["reason"] == "does not fit: no work-group can be resident, limited by shared"
+
+
 def test_a_broken_kernel_ends_with_one_line_and_status_1(tmp_path):
     arguments = (
         "--catalog",
@@ -84,7 +90,7 @@ def test_a_broken_kernel_ends_with_one_line_and_status_1(tmp_path):
     ("arguments", "words"),
     [
         (("--target", "gfx1100"), "target is 'gfx1100'; allowed: sm_90, gfx90a, gfx942"),
-        (("--kernel", "gemm"), "kernel is 'gemm'; allowed: gemv_all_reduce"),
+        (("--kernel", "gemv"), "kernel is 'gemv'; allowed: gemv_all_reduce"),
         (("--catalog", "no_such_module"), "catalog is 'no_such_module'; allowed: a module with ENTRIES and launch"),
         (("--jobs", "0"), "jobs is 0; allowed: 1 or more"),
     ],

@@ -177,3 +177,88 @@ def test_kernel_without_flags():
     silent = _ptx().replace("atom.global.sys.release.exch.b64 %rd5, [ %rd1 + 0 ], %rd3;", "")
     assert [f.message.split(":")[0] for f in lint(silent, _SM_90, "k")] == ["no flag is released anywhere"]
     assert lint(silent, _SM_90, "k", communicates=False) == []
+
+
+AMD_TEXT = """
+kernel:                                 ; @kernel
+	global_store_dword v0, v1, s[0:1]
+	{every_wave}
+	s_and_saveexec_b64 s[2:3], vcc
+	s_cbranch_execz .LBB0_2
+; %bb.1:
+	{one_wave}
+	global_atomic_{flag}_x2 v[0:1], v[2:3], off{scope}
+.LBB0_2:
+	s_or_b64 exec, exec, s[2:3]
+.LBB0_3:
+	s_barrier
+	global_load_dwordx2 v[4:5], v6, s[4:5] {bypass}
+	s_waitcnt vmcnt(0)
+	{invalidate}
+	v_cmp_gt_i64_e32 vcc, s[10:11], v[4:5]
+	s_cbranch_vccnz .LBB0_3
+	s_endpgm
+.Lfunc_end0:
+"""
+_GFX90A = {
+    "scope": "",
+    "bypass": "glc",
+    "invalidate": "buffer_invl2\n\tbuffer_wbinvl1_vol",
+    "write_back": "buffer_wbl2",
+}
+_GFX942 = {
+    "scope": " sc1", "bypass": "sc0 sc1", "invalidate": "buffer_inv sc0 sc1", "write_back": "buffer_wbl2 sc0 sc1",
+}  # fmt: skip
+_WAIT = "s_waitcnt vmcnt(0)"
+
+
+def _amd(words: dict[str, str], every_wave: list[str], one_wave: list[str], flag: str = "swap") -> str:
+    waves = {"every_wave": "\n\t".join(every_wave), "one_wave": "\n\t".join(one_wave)}
+    text = AMD_TEXT.format(**{**words, **waves, "flag": flag})
+    return text.replace("WBL2", words["write_back"])
+
+
+@pytest.mark.parametrize(("target", "words"), [("gfx90a", _GFX90A), ("gfx942", _GFX942)])
+@pytest.mark.parametrize(
+    ("every_wave", "one_wave", "expected"),
+    [
+        ([_WAIT, "s_barrier"], ["WBL2", _WAIT], []),
+        (["WBL2", _WAIT, "s_barrier"], ["WBL2"], []),  # as `shmem.drain` does
+        (["s_waitcnt lgkmcnt(0) vmcnt(0)", "s_barrier"], ["WBL2", _WAIT], []),
+        # The other waves' stores are not waited for.
+        (["s_barrier"], [_WAIT, "WBL2", _WAIT], [_VMCNT]),
+        (["s_barrier", _WAIT], ["WBL2", _WAIT], [_VMCNT]),
+        (["s_waitcnt vmcnt(1)", "s_barrier"], ["WBL2", _WAIT], [_VMCNT]),
+        (["s_waitcnt lgkmcnt(0)", "s_barrier"], ["WBL2", _WAIT], [_VMCNT]),
+        # The write-back may still be under way, or is none at all.
+        ([_WAIT, "s_barrier"], ["WBL2"], [_WRITE_BACK]),
+        ([_WAIT, "s_barrier"], [], ["no system-scope L2 write-back"]),
+        # A store behind the barrier.
+        ([_WAIT, "s_barrier", "global_store_dword v0, v1, s[0:1]"], ["WBL2", _WAIT], [_VMCNT]),
+    ],
+)
+def test_hand_written_amd(target, words, every_wave, one_wave, expected):
+    findings = [f.message for f in lint(_amd(words, every_wave, one_wave), targets.get(target), "k")]
+    assert len(findings) == len(expected)
+    assert all(words in finding for words, finding in zip(expected, findings, strict=True))
+
+
+def test_any_atomic_behind_a_write_back_is_a_flag():
+    bad = _amd(_GFX90A, ["s_barrier"], ["WBL2", _WAIT], flag="add")
+    assert [_VMCNT in f.message for f in lint(bad, targets.get("gfx90a"), "k")] == [True]
+    count = _amd(_GFX90A, ["s_barrier"], [], flag="add")  # a relaxed count: no flag at all
+    assert [f.message.split(":")[0] for f in lint(count, targets.get("gfx90a"), "k")] == [
+        "no flag is released anywhere"
+    ]
+
+
+def test_agent_scope_write_back_is_not_enough_on_gfx942():
+    text = _amd({**_GFX942, "write_back": "buffer_wbl2 sc1"}, [_WAIT, "s_barrier"], ["WBL2", _WAIT])
+    assert ["no system-scope L2 write-back" in f.message for f in lint(text, targets.get("gfx942"), "k")] == [True]
+
+
+def test_invalidation_before_the_poll_has_returned():
+    text = _amd(_GFX942, [_WAIT, "s_barrier"], ["WBL2", _WAIT])
+    poll = "global_load_dwordx2 v[4:5], v6, s[4:5] sc0 sc1\n\t"
+    (finding,) = lint(text.replace(f"{poll}{_WAIT}\n", f"{poll}\n"), targets.get("gfx942"), "k")
+    assert finding.message == "no s_waitcnt vmcnt(0) between the poll and buffer_inv"

@@ -36,6 +36,9 @@ SM_90, GFX90A, GFX942 = (targets.get(name) for name in ("sm_90", "gfx90a", "gfx9
         # 20,000 bytes are allocated as 20,480: 65,536 // 20,480 = 3 work-groups.
         (GFX942, (4, 32, 0, 0, 20_000), (0.375, 3, "shared")),
         (GFX942, (4, 32, 0, 101, 0), (0.875, 7, "sgprs")),
+        # More than there is.
+        (GFX942, (4, 32, 0, 0, 64 * 1024 + 1), (0.0, 0, "shared")),
+        (SM_90, (16, 255, 0, 0, 0), (0.0, 0, "registers")),
         # One wave takes no barrier and is not held to 16 work-groups.
         (GFX942, (1, 32, 0, 0, 0), (1.0, 32, "warps")),
     ],
