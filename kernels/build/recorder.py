@@ -4,6 +4,7 @@ Operators run on it with meta tensors, so that the constants, specialisations an
 the operators choose themselves.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,19 @@ class Launch:
     num_stages: int
 
 
+@dataclass(frozen=True)
+class GpuView:
+    """The part of a `SymmetricMemory` that a choice of configuration depends on."""
+
+    device_name: str
+    max_resident: Callable[[int], int]
+    state: dict[Any, Any]
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda", 0)
+
+
 class RecordingMemory:
     """The `SymmetricMemory` protocol for one rank of `world_size` on `target`, with tensors on the meta device."""
 
@@ -34,6 +48,10 @@ class RecordingMemory:
         self.state: dict[Any, Any] = {}
         self.launches: list[Launch] = []
         self.target = target
+
+    def as_gpu(self) -> "GpuView":
+        """What operators ask to choose a configuration: this target's GPU, as if it were there."""
+        return GpuView(self.target.machine, self.max_resident, self.state)
 
     def empty(self, shape: tuple[int, ...] | int, dtype: torch.dtype, name: str = "") -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)

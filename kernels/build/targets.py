@@ -16,8 +16,8 @@ class Target:
     Attributes:
         name: what the command line and the result rows call it.
         backend, arch, warp_size: Triton's `GPUTarget`.
-        machine: a machine with this GPU, for the reader.
-        units: compute units of that machine's GPU.
+        machine: a GPU model of this architecture, by the name it gives itself; tuned configurations are looked up by it.
+        units: compute units of that model.
         warps_per_part: most warps resident on one part.
         workgroups_per_unit: most work-groups (of two warps or more) resident on one unit.
         registers_per_part: 32-bit vector registers of one part, counted per lane (AMD: VGPR and AGPR together).
@@ -64,7 +64,7 @@ class Target:
 # 65,536 registers, 228 KiB of shared memory per SM, 1 KiB of it reserved per block), and the allocation steps of
 # cuda_occupancy.h (registers: 256 per warp, so 8 per lane; shared memory: 128 bytes; four sub-partitions).
 _SM_90 = Target(
-    name="sm_90", backend="cuda", arch=90, warp_size=32, machine="H200", units=132, warps_per_part=16, workgroups_per_unit=32,
+    name="sm_90", backend="cuda", arch=90, warp_size=32, machine="NVIDIA H200", units=132, warps_per_part=16, workgroups_per_unit=32,
     registers_per_part=16384 // 32, register_granule=8, shared_per_unit=228 * 1024, shared_granule=128, shared_reserved=1024,
 )  # fmt: skip
 
@@ -80,8 +80,8 @@ TARGETS = {
     target.name: target
     for target in (
         _SM_90,
-        Target(name="gfx90a", arch="gfx90a", machine="MI210", units=104, **_CDNA),
-        Target(name="gfx942", arch="gfx942", machine="MI300X", units=304, **_CDNA),
+        Target(name="gfx90a", arch="gfx90a", machine="AMD Instinct MI210", units=104, **_CDNA),
+        Target(name="gfx942", arch="gfx942", machine="AMD Instinct MI300X", units=304, **_CDNA),
     )
 }
 
