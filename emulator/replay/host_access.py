@@ -3,6 +3,7 @@
 A result that is read before it has arrived, or a buffer that is filled while a peer still reads it, is then a race like any other.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..memory_model import Scope, Sem, Where
-from ..sites import chain
+from ..sites import Site, chain
 from .world import Fault
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class WatchHosts(TorchDispatchMode):
             self._sort(host, by_name.get(name), value, reads, writes)
         if not reads and not writes:
             return func(*args, **kwargs)
-        name, site = f"torch {func._schema.name.removeprefix('aten::')}", chain()
+        name, site = f"torch {func._schema.name.removeprefix('aten::')}", _site()
         memory = self.run.memory
         for w in reads:
             memory.load(host.thread, w, np.dtype(np.uint8), Sem.PLAIN, Scope.SYS, site, name)
@@ -76,6 +77,14 @@ class WatchHosts(TorchDispatchMode):
         if item > cell:
             idx = np.unique((idx[:, None] + np.arange(item // cell)).ravel())
         return Where(buf, int(idx[0]), int(idx[-1]) + 1, idx)
+
+
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def _site() -> tuple[Site, ...]:
+    """Where the host program called torch."""
+    return tuple(s for s in chain(limit=16) if not s[0].startswith(_TORCH))[:4]
 
 
 def _only_shape(func: Any) -> bool:

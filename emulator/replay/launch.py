@@ -1,5 +1,6 @@
 """A kernel launch: its work-groups, their arguments, and the record that belongs to these."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,21 @@ class Launch:
         identity: list[Any] = [id(self.kernel), self.grid]
         for name, value in self.args.items():
             identity.append((name, self._identity(run, host.rank, name, value)))
-        body = prepare(self.kernel, self.args)
+        made: list[Callable[[], Any]] = []
+
+        def body() -> None:  # prepared when a work-group needs the interpreter
+            if not made:
+                made.append(prepare(self.kernel, self.args))
+            made[0]()
+
+        def locate(address: int) -> tuple[int, int]:
+            return run.world.locate(host.rank, address)
+
         kernel = getattr(self.kernel, "__name__", "kernel")
         groups = []
         for pid in range(self.grid):
             root = run.record((host.rank, pid, *identity)) if run.options.record else None
-            wg = WorkGroup((host.rank, number, pid), run.memory, body, root, kernel)
+            wg = WorkGroup((host.rank, number, pid), run.memory, body, root, locate, kernel)
             wg.program_id, wg.grid = (pid, 0, 0), (self.grid, 1, 1)
             groups.append(wg)
         record = run.memory.publish(host.thread, Scope.SYS)
@@ -46,11 +56,11 @@ class Launch:
 
     @staticmethod
     def _identity(run: "Run", rank: int, name: str, value: Any) -> Any:
-        """Equal if a work-group cannot tell the values apart: place for memory that others write, contents for private memory."""
+        """Equal if a work-group that has loaded nothing yet cannot tell the values apart: of tensors, the place."""
         if not isinstance(value, torch.Tensor):
             return id(value) if callable(value) else (type(value).__name__, value if value.__hash__ else repr(value))
         buf = run.world.register(rank, value, name)
         if buf is None:
             return ("heap", value.data_ptr(), str(value.dtype))
         buf.written = False
-        return ("private", id(buf), value.storage_offset(), str(value.dtype), hash(buf.mem.tobytes()))
+        return ("private", id(buf), value.storage_offset(), str(value.dtype))

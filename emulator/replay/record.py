@@ -5,11 +5,12 @@ when the whole state of the work-group is equal: same position in every frame of
 variables. That turns a polling loop, however often it polled, into one node.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
 import numpy as np
+import triton.language as tl
 
 from .ops import Op
 
@@ -60,30 +61,36 @@ class Records:
         Node.made = 0
 
 
-def _content(value: Any) -> Any:
-    """A hashable that is equal for equal values, or None if that cannot be told."""
+Locate = Callable[[int], tuple[int, int]]  # address -> (its buffer, the buffer's address)
+
+
+def _content(value: Any, locate: Locate) -> Any:
+    """A hashable that is equal for equal values, or None if that cannot be told. Pointers are relative to their buffers."""
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic, type)):
         return (type(value).__name__, value)
     data = getattr(getattr(value, "handle", None), "data", None)
     if isinstance(data, np.ndarray):
+        if data.dtype == np.uint64 and data.size and isinstance(value.dtype.scalar, tl.pointer_type):
+            buf, base = locate(int(data.min()))
+            return (buf, data.shape, (data - np.uint64(base)).tobytes(), str(value.dtype))
         return (data.dtype.str, data.shape, data.tobytes(), str(getattr(value, "dtype", "")))
     if isinstance(value, tuple):
-        parts = tuple(_content(v) for v in value)
+        parts = tuple(_content(v, locate) for v in value)
         return None if None in parts else parts
     if type(value).__name__ == "constexpr":
-        return _content(value.value)
+        return _content(value.value, locate)
     if callable(value) or type(value).__name__ in ("dtype", "pointer_type", "block_type", "module"):
         return ("object", id(value)) if callable(value) else (type(value).__name__, str(value))
     return None
 
 
-def state(frames: Iterable[FrameType]) -> tuple | None:
+def state(frames: Iterable[FrameType], locate: Locate) -> tuple | None:
     """The whole state of a work-group that stands in `frames`, or None if it cannot be compared."""
     found = []
     for frame in frames:
         names = []
         for name, value in frame.f_locals.items():
-            content = _content(value)
+            content = _content(value, locate)
             if content is None:
                 return None
             names.append((name, content))

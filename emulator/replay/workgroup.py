@@ -9,7 +9,7 @@ import numpy as np
 from ..memory_model import Memory, Where
 from ..memory_model.sync import Engine
 from .ops import Op
-from .record import Node, Root, state
+from .record import Locate, Node, Root, state
 from .source import kernel_frames
 
 WAITING, READY, SPINNING, DONE = range(4)
@@ -28,7 +28,9 @@ class WorkGroup:
         pending: the operation that it will do when it is picked.
     """
 
-    def __init__(self, key: tuple[int, int, int], memory: Memory, body: Callable[[], None], root: Root | None, kernel: str):
+    def __init__(
+        self, key: tuple[int, int, int], memory: Memory, body: Callable[[], None], root: Root | None, locate: Locate, kernel: str
+    ):  # fmt: skip
         self.key, self.rank, self.kernel = key, key[0], kernel
         self.name = f"rank {key[0]} WG {key[2]}"
         block = key
@@ -44,7 +46,7 @@ class WorkGroup:
         self.idle = 0
         self.waits: list[tuple[Where, Op]] = []  # what a spinning work-group reads again and again
         self.grace = 0
-        self._memory, self._body, self._root = memory, body, root
+        self._memory, self._body, self._root, self._locate = memory, body, root, locate
         self._green: greenlet.greenlet | None = None
         self._node: Node | None = None
         self._path: list[tuple[Node, Any]] = []
@@ -95,7 +97,7 @@ class WorkGroup:
             return following
         # A state that was seen before leads on as it did then.
         if op is not None and op.scalar:
-            frames = state(kernel_frames(self._green.gr_frame))
+            frames = state(kernel_frames(self._green.gr_frame), self._locate)
             if frames is not None:
                 following = self._root.states.get(frames)
                 if following is None:

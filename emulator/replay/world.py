@@ -154,6 +154,14 @@ class World:
             return self._in_heap(owner, lo - start, lo - start + 1)
         raise Fault("not symmetric memory")
 
+    def locate(self, rank: int, address: int) -> tuple[int, int]:
+        """(identity of the buffer, its address) around an address, the same from run to run; (0, 0) if there is none."""
+        try:
+            buf, offset = self.find(rank, address, address + 1)
+        except Fault:
+            return 0, 0
+        return id(buf), address - offset
+
     def _in_heap(self, owner: int, lo: int, hi: int) -> tuple[Buffer, int]:
         at = bisect.bisect_right(self._offsets, lo, hi=self._live) - 1
         if at >= 0:
