@@ -33,12 +33,12 @@ from . import collectives
 from .all_to_all import check_ranks, check_tensor, first_destination, workspace
 from .bounds import sum_bound
 from .embedding_device import compute_kernel, fused_kernel
-from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan
+from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan, tuning_key
 from .symmetric import SymmetricMemory, require_symmetric
 
 __all__ = [
     "Config", "Problem", "Tables", "bulk", "compute", "default_config", "error_bound", "fused", "logical_starts", "make_plan",
-    "reference",
+    "reference", "tuning_key",
 ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def push_all_reduce_kernel(partial, out, stage, ready, word, bases, n, rank, WOR
 @triton.jit(do_not_specialize=["rank"])
 def push_all_to_all_kernel(
     sent, out, starts, rows, columns, row_words, pitch, entered, ready, word, bases, rank,
-    WORLD: tl.constexpr, BLOCK: tl.constexpr,
+    WORLD: tl.constexpr, BLOCK: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
     """All-to-all behind a compute kernel: the rows of the part for rank d go into d's `out`.
 
@@ -94,6 +94,7 @@ def push_all_to_all_kernel(
     Args:
         sent: the parts one after the other; part d starts at element starts[d] and has rows[d] rows of `row_words` elements.
         columns: where in d's `out` its first row goes; `pitch` elements further the next one, and so on.
+        ALIGN: a number that divides all starts and columns: what lets stores be wide.
     """
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -104,8 +105,8 @@ def push_all_to_all_kernel(
         dest = (rank + 1 + hop) % WORLD
         if dest != rank:
             shmem.wait(entered + dest, epoch)
-        there = shmem.peer_ptr(out, bases, rank, dest) + tl.load(columns + dest)
-        here = sent + tl.load(starts + dest)
+        there = shmem.peer_ptr(out, bases, rank, dest) + tl.multiple_of(tl.load(columns + dest), ALIGN)
+        here = sent + tl.multiple_of(tl.load(starts + dest), ALIGN)
         blocks = tl.cdiv(row_words, BLOCK)
         for block in range(pid, tl.load(rows + dest) * blocks, grid):
             row = (block // blocks).to(tl.int64)

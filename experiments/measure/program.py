@@ -101,14 +101,16 @@ def run_case(symm: Any, operator: str, case: Case, samples: int, eager_samples: 
         else:
             captured[name] = ready
             found[name]["calls"] = ready.n_calls
+            if (config := getattr(ready.call, "config", None)) is not None:
+                found[name]["config"] = asdict(config)
     align = aligner(symm)
     _occupy(symm, WARM_UP_S)
-    before = health.read(symm.device.index)
+    before = health.read(symm.device.index or 0)
     symm.barrier()
     times = sample_all(captured, schedule.order(list(captured), samples, seed), "graph", align)
     eager = [name for name in captured if arms[name].eager]
     slow = sample_all({n: captured[n] for n in eager}, schedule.order(eager, eager_samples, seed + 1), "eager", align)
-    after = health.read(symm.device.index)
+    after = health.read(symm.device.index or 0)
     references = {
         stage: adapter.expected(problem, case, symm.rank, seed + n_slots - 1, symm.device, partial=stage == "partial")
         for stage in {arms[n].stage for n in captured}

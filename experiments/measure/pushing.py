@@ -1,5 +1,6 @@
 """Plain push kernels over symmetric memory behind a compute kernel: what a careful user would write without fusing."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,9 +47,11 @@ def push_all_to_all(
     """
     flags = _flags(b, f"all_to_all.{sent.dtype}", wgs)
     device = b.symm.device
+    align = math.gcd(16, *(value for start, _, column in parts for value in (start, column)))
     starts, rows, columns = torch.tensor(parts, dtype=torch.int64, device=device).T.contiguous()
     args: dict[str, Any] = {
         "sent": sent, "out": out, "starts": starts, "rows": rows, "columns": columns, "row_words": row[0], "pitch": row[1],
-        "entered": flags["entered"], "ready": flags["ready"], "word": flags["word"], "bases": b.symm.bases, "rank": b.symm.rank, "WORLD": b.world, "BLOCK": 2 * BLOCK,
+        "entered": flags["entered"], "ready": flags["ready"], "word": flags["word"], "bases": b.symm.bases,
+        "rank": b.symm.rank, "WORLD": b.world, "BLOCK": 2 * BLOCK, "ALIGN": align,
     }  # fmt: skip
     return lambda: b.symm.launch(push_all_to_all_kernel, wgs, args, num_warps=8, waits=True)

@@ -50,10 +50,9 @@ def run(symm: Any, operator: str, case: Case, fault: str = "") -> list[dict[str,
 
 
 def _counts(symm: Any) -> tuple[int, int]:
-    """(remote stores, flags) that the backend has delivered to this rank so far; zeros where it does not count."""
-    counts = getattr(symm, "counters", None)
-    found = counts() if callable(counts) else counts or {}
-    return int(found.get("remote_stores", 0)), int(found.get("flags_delivered", 0))
+    """(stores delivered to other ranks' heaps, flags delivered) by this rank so far; zeros where the backend does not count."""
+    counts = getattr(symm, "counts", None)
+    return getattr(counts, "remote_stores", 0), getattr(counts, "flags_delivered", 0)
 
 
 def _buffer(symm: Any, adapter: operators.Adapter, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> torch.Tensor:

@@ -67,7 +67,18 @@ def choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> d
     """
     if symm.device.type != "cuda":
         return None
-    entry = nearest(_name(symm.device.index), operator, role, problem)
+    # Kept per rank: an eager call must not search a table each time.
+    made = symm.state.setdefault("tuning", {})
+    key = (operator, role, *problem.items())
+    if key not in made:
+        made[key] = _choose(symm, operator, role, problem)
+    return made[key]
+
+
+def _choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> dict[str, Any] | None:
+    # The timing model asks for GPUs that are not there, by name.
+    name = getattr(symm, "device_name", None) or _name(symm.device.index)
+    entry = nearest(name, operator, role, problem)
     if entry is None:
         return None
     config = dict(entry["config"])

@@ -13,6 +13,12 @@ class Unavailable(Exception):
     """An arm that cannot run here; the text says why and becomes the row's reason."""
 
 
+def with_config(call: Callable[[int], torch.Tensor], config: Any) -> Callable[[int], torch.Tensor]:
+    """`call`, with the launch configuration written on it for the record."""
+    call.config = config  # type: ignore[attr-defined]
+    return call
+
+
 @dataclass(frozen=True)
 class Arm:
     """One way to get a result.

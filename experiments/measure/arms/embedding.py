@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from . import Arm, Bench, Unavailable
+from . import Arm, Bench, Unavailable, with_config
 
 Call = Callable[[int], torch.Tensor]
 PUSH_WGS = 132
@@ -18,8 +18,8 @@ def _own(b: Bench, out: torch.Tensor) -> Call:
     """This repository's compute kernel: [global batch, tables of this rank, dim]."""
     from kernels import embedding_all_to_all as op
 
-    config = op.default_config(b.problem, b.symm)
-    return lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["tables"], out, config)
+    config = op.default_config(b.problem, b.symm, "compute")
+    return with_config(lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["tables"], out, config), config)
 
 
 def _batch_major(b: Bench, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,7 +149,7 @@ def _fused(b: Bench, transport: str, owned: bool) -> Call:
         result = op.fused(b.symm, p, b.slots[slot]["tables"], out, config)
         return result.clone() if owned else result
 
-    return call
+    return with_config(call, config)
 
 
 def _vdev(b: Bench) -> Call:

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from ...operators.gemm import row_counts
-from . import Arm, Bench, Unavailable
+from . import Arm, Bench, Unavailable, with_config
 
 Call = Callable[[int], torch.Tensor]
 PUSH_WGS = 132
@@ -17,8 +17,8 @@ def _own(b: Bench, out: torch.Tensor) -> Call:
     """This repository's grouped GEMM: rows ordered by (destination, expert), ready to be sent."""
     from kernels import gemm_all_to_all as op
 
-    config = op.default_config(b.problem, b.symm)
-    return lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["experts"], out, config)
+    config = op.default_config(b.problem, b.symm, "compute")
+    return with_config(lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["experts"], out, config), config)
 
 
 def _blocks(b: Bench) -> list[tuple[int, int, int, int]]:
@@ -153,7 +153,7 @@ def _fused(b: Bench, transport: str, owned: bool) -> Call:
         result = op.fused(b.symm, b.problem, b.slots[slot]["experts"], out, config)
         return result.clone() if owned else result
 
-    return call
+    return with_config(call, config)
 
 
 def arms(b: Bench) -> list[Arm]:

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from . import Arm, Bench, Unavailable
+from . import Arm, Bench, Unavailable, with_config
 
 Call = Callable[[int], torch.Tensor]
 PUSH_WGS = 16
@@ -17,8 +17,10 @@ def _own(b: Bench, out: torch.Tensor) -> Call:
     """This repository's compute kernel into `out`."""
     from kernels import gemv_all_reduce as op
 
-    config = op.default_config(b.problem, b.symm)
-    return lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["weight"], b.slots[slot]["x"], out, config)
+    config = op.default_config(b.problem, b.symm, "compute")
+    return with_config(
+        lambda slot: op.compute(b.symm, b.problem, b.slots[slot]["weight"], b.slots[slot]["x"], out, config), config
+    )
 
 
 def _linear(b: Bench, out: torch.Tensor) -> Call:
@@ -112,7 +114,7 @@ def _fused(b: Bench, algorithm: str, owned: bool) -> Call:
         op.fused(b.symm, b.problem, b.slots[slot]["weight"], b.slots[slot]["x"], out, config=config)
         return out.clone() if owned else out
 
-    return call
+    return with_config(call, config)
 
 
 def arms(b: Bench) -> list[Arm]:
