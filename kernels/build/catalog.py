@@ -105,7 +105,7 @@ def _gemm_all_to_all(entry: Entry, symm: Any, dtype: "torch.dtype") -> None:
         counts=torch.empty(blocks, dtype=torch.int32, device=symm.device),
         dst_offsets=torch.empty(blocks, dtype=torch.int32, device=symm.device),
     )
-    config = op.default_config(problem, symm.as_gpu())
+    config = op.default_config(problem, symm.as_gpu(), _config_role(entry))
     if symm.target.is_amd and dtype != torch.float32:
         # The default is for Hopper. These have no bulk loads, and 64 KiB of LDS hold one stage of a 128 x 128 x 64 tile.
         config = replace(config, descriptors=False, block_n=128, num_stages=2)
