@@ -153,6 +153,16 @@ def _pickled(args: tuple) -> bytes:
         ) from None
 
 
+def trace_of(crash: int) -> str:
+    """`, at file:line in function`: where the last traceback in a crash file stands, outside Triton and the emulator."""
+    text = os.pread(crash, 1 << 16, 0).decode(errors="replace")
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', text):
+        if not file.startswith((own, "<")) and f"{os.sep}triton{os.sep}" not in file:
+            return f", at {os.path.relpath(file)}:{line} in {function}"
+    return ""
+
+
 class _Run:
     """The caller's side of one program: gathers, answers, watches."""
 
@@ -258,25 +268,15 @@ class _Run:
                     f"rank {rank} waits for the other ranks in a host barrier or exchange, at {self.gathering[rank][1]}"
                 )
             elif rank in self.running:
-                lines.append(f"rank {rank} is busy{self._trace(rank)}")
+                lines.append(f"rank {rank} is busy{trace_of(self.ranks._crashes[rank])}")
             else:
                 lines.append(f"rank {rank} has finished")
         return Hang("\n".join([f"no progress for {seconds:.3g} s", *lines]))
 
-    def _trace(self, rank: int) -> str:
-        """Where the rank's last traceback (crash or SIGUSR1) stands, outside Triton and the emulator."""
-        fd = self.ranks._crashes[rank]
-        text = os.pread(fd, 1 << 16, 0).decode(errors="replace")
-        own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', text):
-            if not file.startswith((own, "<")) and f"{os.sep}triton{os.sep}" not in file:
-                return f", at {os.path.relpath(file)}:{line} in {function}"
-        return ""
-
     def _died(self, rank: int) -> RankDied:
         pid = self.ranks.pids[rank]
         status = zygote().ask({"do": "reap", "pids": [pid], "patience": 1.0})[pid]
-        where = self._trace(rank)
+        where = trace_of(self.ranks._crashes[rank])
         self.ranks.pids = [p for p in self.ranks.pids if p != pid]
         if status is None:
             return RankDied(f"rank {rank} closed its connection{where}")
