@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .. import symmetric
-from ..errors import require
+from ..errors import ProblemError, require
 from ..symmetric import SymmetricMemory
 from . import execute
 
@@ -166,6 +166,8 @@ def _launch(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tenso
     """The function of `execute` named like the operator, in the process that can launch on this rank's memory."""
     forward = getattr(symm, "call", None)
     if forward is None:
-        getattr(execute, operator)(symm, problem, out, *operands)
+        mistake = getattr(execute, operator)(symm, problem, out, *operands)
     else:
-        forward(f"{execute.__name__}:{operator}", problem, out, *operands)
+        mistake = forward(f"{execute.__name__}:{operator}", problem, out, *operands)
+    if mistake is not None:
+        raise ProblemError(mistake)
