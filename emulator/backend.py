@@ -45,9 +45,9 @@ class Compare(Enum):
     EQ = 0
     NE = 1
     GT = 2
-    GE = 3
+    LE = 3
     LT = 4
-    LE = 5
+    GE = 5
 
 
 class Lanes(NamedTuple):
