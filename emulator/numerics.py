@@ -125,6 +125,9 @@ class ExactNumerics(stock.InterpreterBuilder):
             return Handle(encode(values, ty), ty)
         return Handle(values.astype(np_dtype(ty)), ty)
 
+    def create_splat(self, ret_ty: tl.block_type, arg: Handle) -> Handle:
+        return Handle(np.full(ret_ty.shape, arg.data.reshape(-1)[0]), arg.dtype.scalar)
+
     def create_fp_to_fp(self, src: Handle, dst_type: tl.dtype, rounding_mode: ir.ROUNDING_MODE | None) -> Handle:
         inexact = rounding_mode is not None and rounding_mode != ir.ROUNDING_MODE.RTNE
         if inexact or tl.float8e4b15 in (src.dtype.scalar, dst_type.scalar):

@@ -34,10 +34,10 @@ def gone(pids: list[int], seconds: float) -> bool:
     return False
 
 
-@pytest.mark.parametrize("what", ["works", "hang"])
-def test_two_ranks(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("what", "world_size"), [("works", 2), ("hang", 1)])
+def test_distributed_program(what: str, world_size: int, tmp_path: Path) -> None:
     shm = set(os.listdir("/dev/shm"))
-    ranks = start(what, 2, tmp_path)
+    ranks = start(what, world_size, tmp_path)
     for rank in ranks:
         out, err = rank.communicate(timeout=120)
         assert rank.returncode == 0, err
