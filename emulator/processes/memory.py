@@ -260,6 +260,11 @@ class Memory:
     def atomic_rmw(
         self, op: Rmw, addresses: np.ndarray, values: np.ndarray, sem: Sem, scope: Scope, lanes: Lanes
     ) -> np.ndarray:
+        if len(addresses) > 1:
+            low, high = self._span(addresses, values.itemsize)
+            if self.heaps.owner(low, low + 1) != self.heaps.owner(high - 1, high):  # flags of several ranks: one by one
+                each = zip(np.split(addresses, len(addresses)), np.split(values, len(values)), strict=True)
+                return np.concatenate([self.atomic_rmw(op, a, v, sem, scope, lanes) for a, v in each])
         quiet = op is Rmw.ADD and not values.any()
         low, owner = self._atomic(addresses, values.itemsize, sem, scope)
         if quiet:  # Triton compiles it to a strong load
