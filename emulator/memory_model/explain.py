@@ -1,5 +1,7 @@
 """Why no happens-before leads from one access to another, in words: which flag could have ordered them, and what it lacks."""
 
+from dataclasses import replace
+
 from .memory import Memory
 from .order import Scope, Sem, Thread, inclusive
 from .races import Conflict
@@ -18,6 +20,10 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
         return f"their scopes ({_SCOPE[a.scope]} and {_SCOPE[b.scope]}) do not include each other's thread"
     if (a.thread.rank, a.thread.block) == (b.thread.rank, b.thread.block) and a.thread.role != "host":
         return "different threads of the work-group do them, and no block barrier is between"
+    if b.thread.role in ("nic", "async") and b.thread.name.startswith(f"{a.thread.name} "):
+        return "one thread of the work-group issues the copy, and no block barrier is between"
+    if a.thread.role == "nic" and a.op.endswith("(source)"):
+        return "the put may still be reading its source: no quiet before"
     if a.thread.role == "nic":
         return "the put was issued but nothing waited for it: no quiet, no fence before the flag, no signal of its own"
     if a.thread.role == "async":
@@ -26,11 +32,26 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
     reads = [(t, entry) for t in _mates(memory, b.thread) for entry in t.log if entry[0] == "read"]
     if not flags:
         return f"{a.thread.name} has raised no flag after it"
-    for _, flag, sem, scope, *_ in flags:
+    found = _pair(flags, reads)
+    if found is None:  # through somebody in between: who has read a flag of the first?
+        reads = [(t, e) for t in memory.threads if t is not a.thread for e in t.log if e[0] == "read" and e[1].thread is not t]
+        found = _pair(flags, reads)
+        if found is not None:
+            b = replace(b, thread=found[1])
+    if found is not None:
+        return _weakness(a, b, *found, place)
+    if b.sem is Sem.PLAIN and any(flag.where.buf is conflict.buf for _, flag, *_ in flags):
+        return f"{b.thread.name} reads a flag with a plain access, which orders nothing"
+    return f"{b.thread.name} has read no flag that {a.thread.name} raised after it (the next one: {place(flags[0][1])})"
+
+
+def _pair(flags: list, reads: list) -> tuple | None:
+    """A flag that was raised and a read of it, or of a write that came after it: (flag, reader, message read, order, scope)."""
+    for _, flag, *_ in flags:
         for reader, (_, message, how, reach, *_) in reads:
             if message is flag or _carries(message, flag):
-                return _weakness(a, b, flag, sem, scope, reader, message, how, reach, place)
-    return f"{b.thread.name} has read no flag that {a.thread.name} raised after it (the next one: {place(flags[0][1])})"
+                return flag, reader, message, how, reach
+    return None
 
 
 def _mates(memory: Memory, t: Thread) -> list[Thread]:
@@ -48,7 +69,7 @@ def _carries(message, flag) -> bool:
     return message.where.buf is flag.where.buf and message.where.lo == flag.where.lo and message.id > flag.id
 
 
-def _weakness(a, b, flag, sem: Sem, scope: Scope, reader: Thread, message, how: Sem, reach: Scope, place) -> str:
+def _weakness(a, b, flag, reader: Thread, message, how: Sem, reach: Scope, place) -> str:
     """What is wrong with the pair (flag written, flag read) that should have ordered a before b."""
     name = place(flag)
     covering = [r for r in flag.records if r.vc[a.thread.index] >= a.clock]
@@ -64,7 +85,7 @@ def _weakness(a, b, flag, sem: Sem, scope: Scope, reader: Thread, message, how: 
     if message is not flag and not any(r in message.records for r in covering):
         return f"the release of the flag {name} is not carried on by the write {place(message)} that was read instead"
     if not how.acquires:
-        return f"{reader.name} read the flag {name} relaxed, with no fence after it"
+        return f"{reader.name} read the flag {name} without acquiring it, and with no fence after it"
     if not inclusive(reach, reader, Scope.SYS, flag.thread):
         return f"{reader.name} acquired the flag {name} at {_SCOPE[reach]} scope, and it was written {_far(reader, flag.thread)}"
     if reader is not b.thread:

@@ -96,7 +96,7 @@ class Memory:
         vc = t.vc
         for i in distinct:
             if i == 0:
-                if w.buf.poison and detector and not sem and t.role != "host":
+                if w.buf.poison and w.n > 1 and detector and not sem and t.role != "host":
                     detector.never_written(t, w, scope, site, op)
                 continue
             m = self.messages[i]

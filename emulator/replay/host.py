@@ -84,8 +84,9 @@ class Host:
         self.launches += 1
         self._left = len(self.groups)
         self.waiting.extend(self.groups)
-        for _ in range(min(run.options.resident, self._left)):
-            run.admit(self.waiting.popleft())
+        for _ in range(run.options.resident):
+            if self.waiting:  # one that ends at once lets others in
+                run.admit(self.waiting.popleft())
         if not self.groups:
             self.asked = ""
             run.ready.append(self)
