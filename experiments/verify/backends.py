@@ -11,6 +11,7 @@ from . import program
 
 Records = list[dict[str, Any]]
 EMULATOR_HEAP_BYTES = 1 << 26
+EMULATOR_TIMEOUT_S = 60.0  # without progress of any rank
 VIRTUAL_HEAP_BYTES = 1 << 27
 
 
@@ -20,7 +21,7 @@ def source(backend: str, world_size: int) -> Any:
     if backend == "emulator":
         from emulator import Ranks
 
-        return Ranks(world_size, heap_bytes=EMULATOR_HEAP_BYTES)
+        return Ranks(world_size, heap_bytes=EMULATOR_HEAP_BYTES, timeout_s=EMULATOR_TIMEOUT_S)
     require(rank_sources.gpu_count() >= 1, "backend", backend, "emulator; there is no GPU here")
     if backend == "gpu":
         return rank_sources.gpus(world_size)

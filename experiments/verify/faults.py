@@ -10,7 +10,7 @@ from ..errors import require
 # name: (module; "" for the operator's device code, rule of emulator.mutants, function; "" for all)
 FAULTS = {
     "drop_wait": ("kernels.shmem", "drop_wait", "wait"),
-    "drop_flag": ("kernels.shmem", "drop_signal", "signal"),
+    "drop_flag": ("kernels.shmem", "drop_signal", ""),
     "drop_epoch": ("", "constant_epoch", ""),
 }
 

@@ -5,7 +5,7 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported, in a process of its own
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -31,7 +31,7 @@ class Context:
     def __init__(self, *args: Any, **kwargs: Any):
         pass
 
-    def __enter__(self) -> "Context":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
