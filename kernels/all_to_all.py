@@ -47,6 +47,54 @@ def workspace(symm: SymmetricMemory, operator: str) -> Workspace:
     return symm.state[operator]
 
 
+@dataclass
+class RdmaWorkspace:
+    """The same for the rdma transport, which has flags of its own. All but `word` and `slice_done` are symmetric.
+
+    Attributes:
+        slice_ready: int64 [world_size, max_slices]: epoch of the last call whose slice a peer has delivered.
+        slice_done: int32 [world_size, max_slices], WG_Done: tiles of a slice for each destination that are parked.
+        entered: int64 [2, world_size], by the epoch's parity: a peer's epoch (high half) and how many slices it sends.
+        word: int64 [1], this rank's epoch word.
+        stage, landing: bytes that slices are sent from and, where they cannot arrive in place, land in.
+    """
+
+    slice_ready: torch.Tensor
+    slice_done: torch.Tensor
+    entered: torch.Tensor
+    word: torch.Tensor
+    stage: torch.Tensor
+    landing: torch.Tensor
+
+
+def rdma_workspace(
+    symm: SymmetricMemory, operator: str, max_slices: int, stage_bytes: int, landing_bytes: int
+) -> RdmaWorkspace:
+    """Collective when something has to grow, which is at the same call on every rank: sizes come from the problem.
+
+    What is replaced is not given back, so that a put that is still under way has somewhere to go.
+    """
+    name = f"{operator}.rdma"
+    space = symm.state.get(name)
+    if space is None:
+        space = symm.state[name] = RdmaWorkspace(
+            slice_ready=torch.empty((symm.world_size, 0), dtype=torch.int64),
+            slice_done=torch.empty(0),
+            entered=symm.empty((2, symm.world_size), torch.int64, f"{name}.entered"),
+            word=symm.empty(1, torch.int64, f"{name}.epoch"),
+            stage=torch.empty(0),
+            landing=torch.empty(0),
+        )
+    if space.slice_ready.shape[1] < max_slices:
+        space.slice_ready = symm.empty((symm.world_size, max_slices), torch.int64, f"{name}.slice_ready")
+        space.slice_done = torch.zeros((symm.world_size, max_slices), dtype=torch.int32, device=symm.device)
+    for buffer, nbytes in (("stage", stage_bytes), ("landing", landing_bytes)):
+        nbytes = max(16, -(-nbytes // 16) * 16)  # a whole number of elements of any dtype
+        if getattr(space, buffer).numel() < nbytes:
+            setattr(space, buffer, symm.empty(nbytes, torch.uint8, f"{name}.{buffer}"))
+    return space
+
+
 def check_launch(transport: str, order: str, grid: int) -> None:
     """Allowed values of the fields that both configs have."""
     require(transport in TRANSPORTS, "transport", transport, ", ".join(TRANSPORTS))

@@ -21,6 +21,8 @@ peer's consumer of the call before may still be reading, so a rank must learn th
 No deadlock: raising `entered` waits for nothing and comes first, so (all work-groups are resident) every rank that launches
 call e raises it; then every work-group can compute and store everything and raise its `ready` flags before it waits for any.
 A rank launches call e when it has finished e - 1, which by induction it does.
+* Over rdma slices land in a buffer of the destination that its own kernel of the same call reads, so the same flag guards
+  it; the slices' source is overwritten by the next kernel of its own rank, after the sender's `quiet` at the end of this one.
 The owned-result face could do without `entered` by alternating between two buffers: whoever is in call e has heard from
 every peer in e - 1, which had then finished e - 2 and, in stream order, its copy. The zero-copy face cannot.
 """
@@ -29,11 +31,12 @@ from typing import Any
 
 import torch
 
-from . import collectives
-from .all_to_all import check_ranks, check_tensor, first_destination, workspace
+from . import collectives, rdma
+from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
 from .bounds import sum_bound
 from .embedding_device import compute_kernel, fused_kernel
 from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan, tuning_key
+from .embedding_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
 
 __all__ = [
@@ -78,7 +81,7 @@ def fused(
         symm: this rank's symmetric memory.
         problem: shapes and dtypes.
         tables: this rank's tables and the bags of the global batch for them.
-        out: [problem.batch_max, all tables, dim], a symmetric tensor (from `symm.empty`).
+        out: [problem.batch_max, all tables, dim], a symmetric tensor (from `symm.empty`; over rdma any tensor will do).
         config: block sizes, grid, transport; None takes the default one.
 
     Returns: `out[:bags of this rank]`, complete when the launch is; rows behind it are left alone. Raises `ProblemError` for
@@ -86,26 +89,64 @@ def fused(
     """
     config = config or default_config(problem, symm)
     _check(symm, problem, tables, out, config)
-    require_symmetric(symm, "out", out)
+    args = _arguments(symm, problem, tables, config) | {
+        "out": out,
+        "all_tables": problem.all_tables,
+        "rank": symm.rank,
+        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
+        "first_table": problem.first_table(symm.rank),
+    }
+    if config.transport == "rdma":
+        kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
+    else:
+        require_symmetric(symm, "out", out)
+        kernel, more = fused_kernel, _peer_arguments(symm, problem, config)
+    waits = problem.world_size > 1
+    symm.launch(kernel, grid_of(problem, config), args | more, num_warps=config.num_warps, waits=waits)
+    return out[: problem.part(symm.rank)[1]]
+
+
+def _peer_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> dict[str, Any]:
     space = workspace(symm, "embedding_all_to_all")
     staged = config.transport == "staged"
     scratch = problem.batch * problem.tables[symm.rank] * problem.dim if staged else 1
-    args = _arguments(symm, problem, tables, config) | {
-        "out": out,
+    return {
         "stage": space.stage_of(scratch, problem.dtype),
         "ready": space.ready,
         "entered": space.entered,
         "word": space.word,
         "bases": symm.bases,
-        "all_tables": problem.all_tables,
-        "rank": symm.rank,
-        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
-        "first_table": problem.first_table(symm.rank),
         "MAX_WGS": space.ready.shape[1],
         "STAGED": staged,
     }
-    symm.launch(fused_kernel, grid_of(problem, config), args, num_warps=config.num_warps, waits=problem.world_size > 1)
-    return out[: problem.part(symm.rank)[1]]
+
+
+def _rdma_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> dict[str, Any]:
+    vector = problem.dim * problem.dtype.itemsize
+    space = rdma_workspace(
+        symm,
+        "embedding_all_to_all",
+        max_slices=-(-problem.batch_max // (config.block_b * config.slice_blocks)),
+        stage_bytes=problem.batch * max(problem.tables) * vector,
+        landing_bytes=problem.batch_max * problem.all_tables * vector,
+    )
+    first_tables = symm.state.setdefault("embedding_all_to_all.first_tables", {})
+    if problem.tables not in first_tables:
+        starts = [problem.first_table(rank) for rank in range(problem.world_size + 1)]
+        first_tables[problem.tables] = torch.tensor(starts, dtype=torch.int32, device=symm.device)
+    return {
+        "stage": space.stage.view(problem.dtype),
+        "landing": space.landing.view(problem.dtype),
+        "first_tables": first_tables[problem.tables],
+        "slice_done": space.slice_done,
+        "slice_ready": space.slice_ready,
+        "entered": space.entered,
+        "word": space.word,
+        "batch_max": problem.batch_max,
+        "max_slices": space.slice_ready.shape[1],
+        "SLICE_BLOCKS": config.slice_blocks,
+        "FENCED": config.fenced,
+    }
 
 
 def compute(

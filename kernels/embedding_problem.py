@@ -82,6 +82,7 @@ class Config:
         order: "remote_first" or "oblivious".
         transport: "peer" (zero-copy stores into the peer's result), "staged" (through own memory: the ablation) or "rdma".
         slice_blocks: blocks of bags, times the rank's tables, that one put of the rdma transport carries.
+        fenced: rdma sends put, fence and flag one by one, as the paper does, instead of a put with signal.
     """
 
     block_b: int = 4
@@ -92,6 +93,7 @@ class Config:
     order: str = "remote_first"
     transport: str = "peer"
     slice_blocks: int = 4
+    fenced: bool = False
 
     def __post_init__(self) -> None:
         check_launch(self.transport, self.order, self.grid)

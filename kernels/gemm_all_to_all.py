@@ -11,15 +11,17 @@ earlier result before it, and so does the tail wait for the stores of earlier ca
 call to call. `counts` and `dst_offsets` are read by their own rank's kernel only, on its stream. Work-groups raise the flags of
 all peers at the end of their tiles for them, also when the counts leave them none, so the receiver needs to know only the grid, which
 the host sets from the capacities: a work-group waits for that of its own number on every peer, and all of them together have stored
-everything. Deadlock: as there, nothing waits before it has raised `entered`, nothing waits for `ready` before it has raised all of its own.
+everything. Over rdma slices are put straight into `out`, after the same flag; their source, the stage, is overwritten by the next kernel of its own
+rank, after the sender's `quiet` at the end of this one.
+Deadlock: as there, nothing waits before it has raised `entered`, nothing waits for `ready` before it has raised all of its own.
 """
 
 from typing import Any
 
 import torch
 
-from . import collectives
-from .all_to_all import Workspace, check_ranks, check_tensor, first_destination, workspace
+from . import collectives, rdma
+from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
 from .bounds import sum_bound
 from .errors import require
 from .gemm_device import compute_kernel, fused_kernel
@@ -34,6 +36,7 @@ from .gemm_problem import (
     make_plan,
     tuning_key,
 )
+from .gemm_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
 
 __all__ = [
@@ -110,12 +113,21 @@ def fused(
     config = config or default_config(problem, symm)
     _check(symm, problem, experts, out, config)
     require_symmetric(symm, "out", out)
-    space = workspace(symm, "gemm_all_to_all")
-    args = _arguments(problem, experts, config) | _fused_arguments(symm, problem, experts, out, config, space)
+    args = _arguments(problem, experts, config) | {
+        "dst_offsets": experts.dst_offsets,
+        "out": out,
+        "out_capacity": problem.rows_out,
+        "rank": symm.rank,
+        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
+    }
+    if config.transport == "rdma":
+        kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
+    else:
+        kernel, more = fused_kernel, _peer_arguments(symm, problem, config)
     symm.launch(
-        fused_kernel,
+        kernel,
         grid_of(problem, config),
-        args,
+        args | more,
         num_warps=config.num_warps,
         num_stages=config.num_stages,
         waits=problem.world_size > 1,
@@ -123,23 +135,36 @@ def fused(
     return out
 
 
-def _fused_arguments(
-    symm: SymmetricMemory, problem: Problem, experts: Experts, out: torch.Tensor, config: Config, space: Workspace
-) -> dict[str, Any]:
+def _peer_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> dict[str, Any]:
+    space = workspace(symm, "gemm_all_to_all")
     staged = config.transport == "staged"
     return {
-        "dst_offsets": experts.dst_offsets,
-        "out": out,
         "stage": space.stage_of(problem.rows * problem.n if staged else 1, problem.dtype),
         "ready": space.ready,
         "entered": space.entered,
         "word": space.word,
         "bases": symm.bases,
-        "out_capacity": problem.rows_out,
-        "rank": symm.rank,
-        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
         "STAGED": staged,
         "MAX_WGS": space.ready.shape[1],
+    }
+
+
+def _rdma_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> dict[str, Any]:
+    space = rdma_workspace(
+        symm,
+        "gemm_all_to_all",
+        max_slices=problem.rows // (config.block_m * config.group_m) + problem.experts,
+        stage_bytes=problem.rows * problem.n * problem.dtype.itemsize,
+        landing_bytes=0,
+    )
+    return {
+        "stage": space.stage.view(problem.dtype),
+        "slice_done": space.slice_done,
+        "slice_ready": space.slice_ready,
+        "entered": space.entered,
+        "word": space.word,
+        "max_slices": space.slice_ready.shape[1],
+        "FENCED": config.fenced,
     }
 
 

@@ -57,6 +57,7 @@ class Config:
         descriptors: load operands through tensor descriptors (TMA on Hopper); needs rows of a multiple of 16 bytes.
         order: "remote_first" or "oblivious".
         transport: "peer" (zero-copy stores into the peer's result), "staged" (through own memory: the ablation) or "rdma".
+        fenced: rdma sends put, fence and flag one by one, as the paper does, instead of a put with signal.
     """
 
     block_m: int = 128
@@ -69,6 +70,7 @@ class Config:
     descriptors: bool = False
     order: str = "remote_first"
     transport: str = "peer"
+    fenced: bool = False
 
     def __post_init__(self) -> None:
         check_launch(self.transport, self.order, self.grid)

@@ -95,6 +95,7 @@ def agree(symm: SymmetricMemory, what: str, value: Any) -> None:
 def require_symmetric(symm: SymmetricMemory, name: str, tensor: torch.Tensor) -> None:
     """A tensor that peers store into must lie in this rank's heap (providers that keep the heap as `heap` are asked)."""
     heap = getattr(symm, "heap", None)
+    heap = heap() if callable(heap) else heap
     if isinstance(heap, torch.Tensor):
         low, high = heap.data_ptr(), heap.data_ptr() + heap.numel() * heap.itemsize
         inside = low <= tensor.data_ptr() and tensor.data_ptr() + tensor.numel() * tensor.itemsize <= high
