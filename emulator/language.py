@@ -70,7 +70,7 @@ def _memoise_types() -> None:
         else:
             vars(self).update(known)
 
-    def tensor_init(self: tl.tensor, handle: Any, type: tl.dtype) -> None:  # noqa: A002
+    def tensor_init(self: tl.tensor, handle: Any, type: tl.dtype) -> None:
         key = tuple(type.shape) if type.is_block() else ()
         known = shapes.get(key)
         if known is None:

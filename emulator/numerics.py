@@ -125,6 +125,9 @@ class ExactNumerics(stock.InterpreterBuilder):
             return Handle(encode(values, ty), ty)
         return Handle(values.astype(np_dtype(ty)), ty)
 
+    def get_bf16(self, value: float) -> Handle:
+        return Handle(encode(np.array([value]), tl.bfloat16), tl.bfloat16)
+
     def create_splat(self, ret_ty: tl.block_type, arg: Handle) -> Handle:
         return Handle(np.full(ret_ty.shape, arg.data.reshape(-1)[0]), arg.dtype.scalar)
 

@@ -42,6 +42,8 @@ def binary(x, y, out, OP: tl.constexpr):
         c = tl.where(a < b, a, b)
     elif OP == "fma":
         c = tl.fma(a, b, a)
+    elif OP == "scalar":
+        c = a * 1.5 + 0.25
     elif OP == "neg":
         c = -a
     else:
@@ -156,7 +158,7 @@ def arithmetic() -> None:
         want = {
             "add": x + y, "sub": x - y, "mul": x * y, "div": (x.float() / y.float()).to(t),
             "min": torch.fmin(x, y), "max": torch.fmax(x, y), "less": ((x < y) & (y > 0)).to(t), "where": torch.where(x < y, x, y),
-            "fma": (x.double() * y.double() + x.double()).float().to(t), "neg": -x, "abs": x.abs(),
+            "fma": (x.double() * y.double() + x.double()).float().to(t), "neg": -x, "scalar": x * 1.5 + 0.25, "abs": x.abs(),
         }  # fmt: skip
         for op, expected in want.items():
             out = torch.empty(256, dtype=t)

@@ -28,7 +28,7 @@ CHECKS = [
     *(f"cast:{a}->{b}" for a in ("f32", "f16", "bf16", "f64") for b in ("f32", "f16", "bf16", "e5m2", "e4m3", "i32")),
     *(f"cast:{a}->{b}" for a in ("e5m2", "e4m3") for b in ("f32", "f16", "bf16")),
     *(f"cast:i32->{b}" for b in ("f32", "f16", "bf16")),
-    *(f"{op}:{t}" for op in ("add", "sub", "mul", "div", "min", "max", "less", "where", "fma", "neg", "abs") for t in ("f32", "f16", "bf16")),
+    *(f"{op}:{t}" for op in ("add", "sub", "mul", "div", "min", "max", "less", "where", "fma", "neg", "abs", "scalar") for t in ("f32", "f16", "bf16")),
     *(f"dot:{t}" for t in ("f32", "f16", "bf16", "e5m2", "e4m3", "i8")),
     *(f"{op}:{t}" for op in ("sum", "maximum", "argmax", "cumsum", "product", "atomic_add") for t in ("f32", "f16", "bf16")),
     "dot_f16_out:f16", "nan_min:f32", "device_assert:f32", "range_tensor:i32", "descriptor:f16", "stock_launch:f32",
