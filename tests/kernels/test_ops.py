@@ -184,6 +184,27 @@ def mistakes() -> list[str]:
     return messages
 
 
+def late_mistakes() -> None:
+    from kernels import gemv_all_reduce as gemv
+    from kernels import ops
+    from kernels.ops import memory
+
+    rank = dist.get_rank()
+    input, weight = operands(rank, 12, 20, 2)
+    symm = memory.symmetric_memory(None, "cpu")
+    problem = gemv.Problem(12, 20, 2, torch.float32, WORLD)
+    with pytest.raises(ops.ProblemError, match=r"^shape of x is \(2, 3\); allowed: \(2, 20\)$"):
+        memory.run_owned(symm, "gemv_all_reduce", problem, (2, 12), (input[:, :3].contiguous(), weight, None, None))
+    a, b = ops.empty_symmetric((2, 12), torch.float32), ops.empty_symmetric((2, 12), torch.float32)
+    with pytest.raises(ops.ProblemError, match=rf"of out of gemv_all_reduce of rank {1 - rank} is"):
+        ops.gemv_all_reduce_out(input, weight, out=a if rank == 0 else b)
+    assert within(ops.gemv_all_reduce(input, weight), *exact(12, 20, 2, torch.float32))  # still in step
+
+
+def test_a_mistake_found_while_interpreting_or_by_comparing_ranks_is_one_line_too():
+    pool(WORLD).run(late_mistakes)
+
+
 def test_a_mistake_is_one_line_that_names_it():
     for rank, messages in enumerate(pool(WORLD).run(mistakes)):
         assert all("\n" not in m for m in messages[:-1])
