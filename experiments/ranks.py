@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .cases import WORLD_SIZES
 from .errors import ExperimentError, require
@@ -45,9 +45,10 @@ def world_sizes(backend: str) -> tuple[int, ...]:
 class _Ranks:
     """A context manager that runs programs on `world_size` ranks."""
 
-    def __init__(self, world_size: int, heap_bytes: int = GPU_HEAP_BYTES):
+    def __init__(self, world_size: int, heap_bytes: int = GPU_HEAP_BYTES, symmetric: str | None = None):
         self.world_size = world_size
         self.heap_bytes = heap_bytes
+        self.symmetric = symmetric  # backend of torch's symmetric memory: None for its default, or "NVSHMEM"
 
     def __enter__(self) -> Self:
         return self
@@ -142,17 +143,21 @@ class LocalRank(_Ranks):
 class TorchrunRanks(_Ranks):
     """This process is one rank of a launcher that set RANK, WORLD_SIZE and LOCAL_RANK (torchrun, one process a GPU)."""
 
-    _symm: Any = None
+    _joined: ClassVar[dict[str | None, Any]] = {}  # by symmetric-memory backend; a process joins each once
+
+    @property
+    def symm(self) -> Any:
+        """This rank's symmetric memory; collective on first use."""
+        if self.symmetric not in self._joined:
+            device = int(os.environ.get("LOCAL_RANK", os.environ["RANK"]))
+            self._joined[self.symmetric] = _join(device, "env://", {}, self.heap_bytes, self.symmetric)
+        return self._joined[self.symmetric]
 
     def run(self, program: Program, *args: Any, timeout_s: float = 600.0) -> list[Any]:
-        if TorchrunRanks._symm is None:
-            TorchrunRanks._symm = _join(
-                int(os.environ.get("LOCAL_RANK", os.environ["RANK"])), "env://", {}, self.heap_bytes
-            )
-        return TorchrunRanks._symm.exchange(program(TorchrunRanks._symm, *args))
+        return self.symm.exchange(program(self.symm, *args))
 
     def agree(self, value: Any) -> Any:
-        return value if TorchrunRanks._symm is None else TorchrunRanks._symm.exchange(value)[0]
+        return self.symm.exchange(value)[0]
 
     @property
     def writes(self) -> bool:
@@ -162,8 +167,8 @@ class TorchrunRanks(_Ranks):
 class GpuRanks(_Ranks):
     """One process a GPU, started once; they serve programs until closed. A rank that raises, dies or hangs ends all."""
 
-    def __init__(self, world_size: int, heap_bytes: int = GPU_HEAP_BYTES):
-        super().__init__(world_size, heap_bytes)
+    def __init__(self, world_size: int, heap_bytes: int = GPU_HEAP_BYTES, symmetric: str | None = None):
+        super().__init__(world_size, heap_bytes, symmetric)
         require(world_size <= gpu_count(), "world_size", world_size, f"1 to {gpu_count()}, the GPUs there are")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -173,7 +178,9 @@ class GpuRanks(_Ranks):
         self._processes = []
         for rank in range(world_size):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, world_size, port, heap_bytes, theirs), daemon=True)
+            process = context.Process(
+                target=_serve, args=(rank, world_size, port, heap_bytes, symmetric, theirs), daemon=True
+            )
             process.start()
             theirs.close()
             self._pipes.append(mine)
@@ -214,7 +221,7 @@ class GpuRanks(_Ranks):
         self._processes, self._pipes = [], []
 
 
-def _join(device: int, init_method: str, ranks: dict[str, int], heap_bytes: int) -> Any:
+def _join(device: int, init_method: str, ranks: dict[str, int], heap_bytes: int, symmetric: str | None) -> Any:
     """Join the process group on GPU `device`; this rank's symmetric memory."""
     import torch
     import torch.distributed as dist
@@ -222,13 +229,16 @@ def _join(device: int, init_method: str, ranks: dict[str, int], heap_bytes: int)
     from kernels import gpu_memory
 
     torch.cuda.set_device(device)
-    dist.init_process_group("nccl", init_method=init_method, device_id=torch.device("cuda", device), **ranks)
-    return gpu_memory.from_group(dist.group.WORLD.group_name, heap_bytes)
+    if symmetric == "NVSHMEM":  # its heap is fixed when it starts, and holds more than ours
+        os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(heap_bytes + (1 << 29)))
+    if not dist.is_initialized():
+        dist.init_process_group("nccl", init_method=init_method, device_id=torch.device("cuda", device), **ranks)
+    return gpu_memory.from_group(dist.group.WORLD.group_name, heap_bytes, symmetric)
 
 
-def _serve(rank: int, world_size: int, port: int, heap_bytes: int, pipe: Connection) -> None:
+def _serve(rank: int, world_size: int, port: int, heap_bytes: int, symmetric: str | None, pipe: Connection) -> None:
     try:
-        symm = _join(rank, f"tcp://127.0.0.1:{port}", {"rank": rank, "world_size": world_size}, heap_bytes)
+        symm = _join(rank, f"tcp://127.0.0.1:{port}", {"rank": rank, "world_size": world_size}, heap_bytes, symmetric)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent says it in one line
         pipe.send((False, one_line(error)))
         return
@@ -251,11 +261,11 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
-def gpus(world_size: int, heap_bytes: int = GPU_HEAP_BYTES) -> _Ranks:
+def gpus(world_size: int, heap_bytes: int = GPU_HEAP_BYTES, symmetric: str | None = None) -> _Ranks:
     """Ranks with a GPU each: of the launcher that started this process, in this process (one), or started here."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         have = int(os.environ["WORLD_SIZE"])
         require(world_size == have, "world_size", world_size, f"{have}, the ranks that the launcher started")
-        return TorchrunRanks(world_size, heap_bytes)
+        return TorchrunRanks(world_size, heap_bytes, symmetric)
     require(gpu_count() >= world_size, "GPUs", gpu_count(), f"{world_size} or more for world_size {world_size}")
-    return LocalRank(1, heap_bytes) if world_size == 1 else GpuRanks(world_size, heap_bytes)
+    return LocalRank(1, heap_bytes) if world_size == 1 else GpuRanks(world_size, heap_bytes, symmetric)

@@ -37,7 +37,8 @@ TUNED = {
     ),
     "embedding_all_to_all": (
         "b1024.t16.l32.d128.fp32", "b1024.t16.l32.d128.bf16", "b4096.t64.l8.d128.fp32", "b4096.t64.l8.d128.bf16",
-        "b2048.t32.l64.d256.bf16", "b2048.t32.l70.d92.fp32", "dlrm-rmc2.b4096.fp32",
+        "b2048.t32.l64.d256.bf16", "b2048.t32.l64.d256.fp32", "b2048.t32.l70.d92.fp32", "dlrm-criteo.b32768.fp32",
+        "dlrm-rmc2.b4096.fp32", "dlrm-rmc3.b4096.fp32",
     ),
     "gemm_all_to_all": (
         "square.4k.even", "deepseek-v3.2k.even", "deepseek-v3.8k.even", "mixtral-8x7b.8k.even", "qwen3-235b.16k.even",
@@ -47,7 +48,8 @@ TUNED = {
 # (block_m, block_k, warps, work-groups an SM, stages)
 _GEMV_ONE = ((4, 1024, 2, 16, 1), (4, 1024, 2, 8, 1), (4, 1024, 4, 8, 1), (4, 2048, 4, 4, 1), (4, 2048, 4, 8, 1), (8, 1024, 4, 4, 1),
              (2, 2048, 4, 8, 1), (2, 1024, 2, 16, 1), (4, 1024, 4, 4, 3), (8, 512, 4, 4, 1), (4, 2048, 8, 4, 1), (2, 4096, 8, 4, 1),
-             (1, 4096, 4, 8, 1), (8, 1024, 8, 4, 1), (4, 1024, 4, 2, 3))  # fmt: skip
+             (1, 4096, 4, 8, 1), (8, 1024, 8, 4, 1), (4, 1024, 4, 2, 3), (4, 2048, 8, 2, 1), (2, 2048, 4, 4, 1),
+             (2, 4096, 8, 2, 1), (4, 4096, 8, 2, 1), (4, 1024, 4, 4, 1))  # fmt: skip
 _GEMV_SEVERAL = ((64, 128, 4, 2, 4), (64, 256, 4, 1, 4), (64, 128, 4, 2, 6), (32, 256, 4, 2, 4), (16, 512, 4, 2, 3), (32, 128, 4, 4, 4),
                  (16, 256, 4, 4, 4), (64, 128, 4, 3, 3), (128, 128, 8, 1, 4), (16, 256, 2, 4, 4))  # fmt: skip
 # (block_b, unroll, warps, work-groups an SM)
@@ -58,10 +60,14 @@ _GEMM = ((128, 256, 64, 8, 4, 16), (128, 256, 64, 8, 3, 8), (128, 128, 64, 4, 5,
          (256, 128, 64, 8, 3, 8), (64, 256, 64, 4, 4, 8), (128, 128, 64, 4, 4, 16), (64, 128, 64, 4, 5, 8))  # fmt: skip
 
 
-def candidates(operator: str, problem: Any, symm: Any) -> list[Any]:
+# Of the warp slots, what a fused kernel tuned on one GPU may take: with more ranks it needs more registers, and must fit.
+WAITING_PART = {"gemv_all_reduce": 4, "embedding_all_to_all": 2, "gemm_all_to_all": 4}
+
+
+def candidates(operator: str, role: str, problem: Any, symm: Any) -> list[Any]:
     """Configurations worth trying, the default first."""
     module = __import__(f"kernels.{operator}", fromlist=["Config"])
-    base = module.default_config(problem, symm)
+    base = module.default_config(problem, symm, role)
     sms = torch.cuda.get_device_properties(symm.device).multi_processor_count
     found = [base]
     if operator == "gemv_all_reduce":
@@ -87,7 +93,8 @@ def candidates(operator: str, problem: Any, symm: Any) -> list[Any]:
             }
             found.append(replace(base, **values, grid=sms, transport="peer"))
     unique = list(dict.fromkeys(found))
-    return [c for c in unique if c.grid <= symm.max_resident(c.num_warps)]
+    part = WAITING_PART[operator] if role == "fused" and problem.world_size == 1 else 1
+    return [c for c in unique if c.grid <= symm.max_resident(c.num_warps) // part]
 
 
 class Always:
@@ -146,7 +153,7 @@ def tune_case(symm: Any, operator: str, case: cases.Case, role: str, deadline_s:
     end = time.monotonic() + deadline_s
     tried: list[tuple[float, Any]] = []
     refused: list[str] = []
-    for config in candidates(operator, problem, symm):
+    for config in candidates(operator, role, problem, symm):
         if min(symm.exchange(end - time.monotonic())) < 0:
             break
         captured = Captured(_call(operator, role, rank, problem, slots, out, config), n_slots, n_slots, stream)

@@ -121,7 +121,7 @@ def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused")
     block_d = min(1024, 1 << (problem.dim - 1).bit_length())
     if symm.device.type == "cpu":
         return Config(block_b=4, block_d=block_d, unroll=2, grid=min(4, symm.max_resident(4)))
-    tuned = tuning.choose(symm, "embedding_all_to_all", role, tuning_key(problem))
+    tuned = tuning.choose(symm, "embedding_all_to_all", role, tuning_key(problem), waiting_part=2)
     if tuned is not None:
         return Config(**tuned | {"block_d": block_d, "grid": min(tuned["grid"], MAX_GRID)})
     lanes = max(1, block_d * problem.dtype.itemsize // 16)  # threads that load one row, 16 bytes each

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from . import collectives, plan, tuning
+from . import decomposed as decomposition
 from .bounds import DTYPES, sum_bound
 from .errors import require, require_world_size
 from .gemv_device import compute_kernel, one_shot_kernel, two_phase_kernel
@@ -262,6 +263,54 @@ def bulk(
     return out
 
 
+def decomposed(
+    symm: SymmetricMemory,
+    problem: Problem,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    config: Config | None = None,
+) -> torch.Tensor:
+    """The same by decomposition (`kernels/decomposed.py`); arguments as `bulk`.
+
+    Reduce-scatter: one owner's rows after the other, float32 partial results, added in rank order; then an all-gather.
+    """
+    config = _blocks(problem, config or default_config(problem, symm, "compute"))
+    _check(problem, symm, weight, x, {"out": out})
+    share = -(-problem.m // problem.world_size)
+    rows = [slice(min(r * share, problem.m), min((r + 1) * share, problem.m)) for r in range(problem.world_size)]
+
+    def empty(owner: int, dtype: torch.dtype) -> torch.Tensor:
+        size = rows[owner].stop - rows[owner].start
+        return torch.empty((problem.batch, size), dtype=dtype, device=symm.device)
+
+    def chunk(owner: int) -> torch.Tensor:
+        part = empty(owner, torch.float32)
+        if part.numel():
+            args = {"weight": weight[rows[owner]], "x": x, "out": part} | _constants(
+                replace(problem, m=part.shape[1]), config
+            )
+            grid = min(config.grid, -(-part.shape[1] // config.block_m))
+            symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+        return part
+
+    parts: dict[int, torch.Tensor] = {}
+    decomposition.all_to_all(symm, chunk, lambda _: empty(symm.rank, torch.float32), parts.__setitem__)
+    total = sum(parts[rank] for rank in range(problem.world_size))
+    if bias is not None:
+        total = total + bias[rows[symm.rank]]
+    if residual is not None:
+        total = total + residual[:, rows[symm.rank]]
+
+    def place(owner: int, reduced: torch.Tensor) -> None:
+        out[:, rows[owner]] = reduced
+
+    decomposition.all_gather(symm, total.to(problem.dtype), lambda owner: empty(owner, problem.dtype), place)
+    return out
+
+
 def reference(
     weights: list[torch.Tensor],
     xs: list[torch.Tensor],
@@ -300,4 +349,5 @@ def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused")
     tuned = tuning.choose(symm, "gemv_all_reduce", role, tuning_key(problem))
     if tuned is not None:
         return Config(**tuned | {"grid": min(tuned["grid"], MAX_GRID)})
-    return Config(grid=min(MAX_GRID, symm.max_resident(4) // 2))
+    # A quarter of the warp slots: with up to 128 registers a thread all work-groups are resident.
+    return Config(grid=min(MAX_GRID, symm.max_resident(4) // 4))

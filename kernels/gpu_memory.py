@@ -93,6 +93,7 @@ class TorchSymmetricMemory(_GpuRank):
         self.rank, self.world_size = group.rank(), group.size()
         require_world_size(self.world_size)
         self.device = torch.device("cuda", torch.cuda.current_device())
+        self.backend = backend
         if backend is not None:
             symm_mem.set_backend(backend)
         heap = symm_mem.empty(heap_bytes, dtype=torch.uint8, device=self.device)

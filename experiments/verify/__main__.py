@@ -13,6 +13,8 @@ from .. import cases, operators, ranks, rows
 from ..errors import ExperimentError, require
 from . import backends, faults, graphs
 
+HEARTBEAT = 20  # cases between two lines where there is no terminal to draw progress on
+
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m experiments.verify", description=__doc__.splitlines()[0])
@@ -68,7 +70,7 @@ def row(operator: str, case: cases.Case, record: dict[str, Any]) -> dict[str, An
         "dtype": case["dtype"],
         "world_size": case["world_size"],
         **{c: record.get(c) for c in rows.VERIFY if c in record},
-        "status": "ok" if record["ok"] else "failed",
+        "status": "ok" if record["ok"] else "missing" if record.get("missing") else "failed",
     }
 
 
@@ -109,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         jobs = [(o, c) for o, c in jobs if graphs.suits(c)]
         require(bool(jobs), "--graph-replays", options.graph_replays, "a selection with cases of fixed shapes")
     found: list[dict[str, Any]] = []
-    start = time.monotonic()
+    start, done = time.monotonic(), 0
     work, extra = (graphs.run, (options.graph_replays,)) if options.graph_replays else (backends.program.run, ())
 
     def hung(operator: str, case: cases.Case) -> None:
@@ -121,6 +123,11 @@ def main(arguments: list[str] | None = None) -> int:
         task = progress.add_task("verify", total=len(jobs))
         for world in sorted({c["world_size"] for _, c in jobs}):
             batch = [(o, c) for o, c in jobs if c["world_size"] == world]
+            reasons = {c["case"]: backends.unavailable(options.backend, world, c) for _, c in batch}
+            found += [
+                row(o, c, broken(c, reasons[c["case"]]) | {"missing": True}) for o, c in batch if reasons[c["case"]]
+            ]
+            batch = [(o, c) for o, c in batch if not reasons[c["case"]]]
             for operator, case, records, reason in backends.run(
                 options.backend, world, batch, options.fault, work, hung, extra
             ):
@@ -128,12 +135,21 @@ def main(arguments: list[str] | None = None) -> int:
                 new = [row(operator, case, r) for r in (records if not reason else [broken(case, reason)])]
                 found += new
                 rows.write(options.out, found, rows.VERIFY)
+                done += 1
+                if progress.disable and done % HEARTBEAT == 0:
+                    print(
+                        f"verify: {done} of {len(jobs)} cases, {time.monotonic() - start:.0f} s",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 for failure in [r for r in new if r["status"] == "failed"][:1]:
                     print(line(failure), file=sys.stderr, flush=True)
     failed = {(r["operator"], r["case"]) for r in found if r["status"] == "failed"}
+    missing = sum(r["status"] == "missing" for r in found)
     print(
-        f"verify: backend {options.backend}, {len(jobs)} cases, {len(found)} rows, {len(failed)} failed, "
-        f"{time.monotonic() - start:.0f} s, {options.out}"
+        f"verify: backend {options.backend}, {len(jobs)} cases, {len(found)} rows, {len(failed)} failed"
+        + (f", {missing} cannot run here" if missing else "")
+        + f", {time.monotonic() - start:.0f} s, {options.out}"
     )
     return 1 if failed else 0
 

@@ -59,11 +59,14 @@ def _name(index: int | None) -> str:
     return torch.cuda.get_device_name(index)
 
 
-def choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> dict[str, Any] | None:
+def choose(
+    symm: Any, operator: str, role: str, problem: Mapping[str, Any], waiting_part: int = 4
+) -> dict[str, Any] | None:
     """Fields of the operator's Config for this problem on this rank's GPU, or None where nothing suits.
 
-    The grid is cut to this rank's share of the device; where it waits for other ranks and was tuned for another world size,
-    to half of that, since the kernel may then need more registers.
+    The grid is cut to this rank's share of the device. Where it waits for other ranks and was tuned for another world size,
+    the kernel may need more registers than it did then, and all work-groups must be resident: it is cut to one
+    `waiting_part`-th of the warp slots, which 128 (for 4) or 64 (for 2) registers a thread allow.
     """
     if symm.device.type != "cuda":
         return None
@@ -71,11 +74,13 @@ def choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> d
     made = symm.state.setdefault("tuning", {})
     key = (operator, role, *problem.items())
     if key not in made:
-        made[key] = _choose(symm, operator, role, problem)
+        made[key] = _choose(symm, operator, role, problem, waiting_part)
     return made[key]
 
 
-def _choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> dict[str, Any] | None:
+def _choose(
+    symm: Any, operator: str, role: str, problem: Mapping[str, Any], waiting_part: int
+) -> dict[str, Any] | None:
     # The timing model asks for GPUs that are not there, by name.
     name = getattr(symm, "device_name", None) or _name(symm.device.index)
     entry = nearest(name, operator, role, problem)
@@ -86,5 +91,5 @@ def _choose(symm: Any, operator: str, role: str, problem: Mapping[str, Any]) -> 
     grid = max(1, config["grid"] * share // entry["resident"])
     if role == "fused":
         same = entry["problem"].get("world_size") == problem.get("world_size")
-        grid = min(grid, share if same else max(1, share // 2))
+        grid = min(grid, share if same else max(1, share // waiting_part))
     return config | {"grid": grid}
