@@ -1,23 +1,18 @@
-"""Fused against bulk, case by case: gemm all to all."""
+"""Measured times of gemm_all_to_all."""
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from . import operator_times
-from .inputs import Inputs, main
+from .inputs import Inputs
 
+FILES = operator_times.FILES
 OPERATOR = "gemm_all_to_all"
 
 
-def frame(data: Inputs) -> pd.DataFrame:
-    """One row a panel, case and series."""
-    return operator_times.frame_of(data, OPERATOR)
+def rows(inputs: Inputs) -> pd.DataFrame:
+    return operator_times.rows(inputs, OPERATOR)
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """One panel a machine, measured first."""
-    return operator_times.draw_of(rows, OPERATOR)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(frame, draw))
+    return operator_times.draw(rows, OPERATOR)

@@ -1,81 +1,41 @@
-"""The timing model's predictions against recorded measurements: fitted on half of the cases, judged on the other half."""
+"""The timing model against measurements: every point, the half it was fitted on and the half it is judged on."""
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from . import style
-from .inputs import Inputs, main
+from .inputs import Inputs
 
-COLUMNS = [
-    "panel",
-    "backend",
-    "machine",
-    "operator",
-    "case",
-    "strategy",
-    "half",
-    "measured_us",
-    "predicted_us",
-    "verdict",
-    "source",
-]
-MARKERS = {"compute": "s", "bulk": "o", "decomposed": "D", "fused": "^"}
+FILES = ("model/validation", "model/validation_summary")
 
 
-def frame(data: Inputs) -> pd.DataFrame:
-    """One row a predicted point; one a machine with its verdict in words, also where nothing was recorded."""
-    points = data.model.get("validation", pd.DataFrame(columns=COLUMNS)).assign(panel="points")
-    summary = data.model.get("validation_summary", pd.DataFrame(columns=COLUMNS)).assign(panel="verdict")
-    return pd.concat([points, summary], ignore_index=True).reindex(columns=COLUMNS)
+def rows(inputs: Inputs) -> pd.DataFrame:
+    """Points (kind `point`) and the words of each half's verdict (kind `verdict`)."""
+    points = inputs.of_model("validation").assign(kind="point")
+    words = inputs.of_model("validation_summary").assign(kind="verdict")
+    return pd.concat([points, words], ignore_index=True)
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """Measured against predicted, logarithmic; verdicts in words below."""
-    points, verdicts = rows[rows["panel"] == "points"], rows[rows["panel"] == "verdict"]
-    machines = list(dict.fromkeys(points["machine"]))
-    fig, axes = style.figure(
-        1, max(1, len(machines)), style.WIDTH if len(machines) < 2 else style.WIDE, 3.2 if machines else 1.2
-    )
-    if not machines:
-        style.nothing(fig, axes[0], "no measurements recorded")
-    for ax, machine in zip(axes, machines, strict=False):
-        mine = points[points["machine"] == machine]
-        for (operator, strategy, half), group in mine.groupby(["operator", "strategy", "half"], sort=False):
-            colour = dict(zip(style.OPERATORS, (style.BLUE, style.ORANGE, style.GREEN), strict=True)).get(
-                operator, style.GREY
-            )
-            face = colour if half == "judge" else "none"
-            ax.scatter(
-                group["measured_us"],
-                group["predicted_us"],
-                s=12,
-                marker=MARKERS.get(strategy, "x"),
-                edgecolor=colour,
-                facecolor=face,
-                linewidth=0.7,
-            )
-        low, high = mine[["measured_us", "predicted_us"]].min().min(), mine[["measured_us", "predicted_us"]].max().max()
-        ax.plot([low, high], [low, high], color="0.3", linewidth=0.8)
-        ax.set(
-            xscale="log",
-            yscale="log",
-            xlabel="measured, µs",
-            ylabel="model, µs",
-            title=f"{machine} (filled: judged, hollow: fitted)",
+    made, (axes,) = style.figure(3.2)
+    points = rows[rows["kind"] == "point"]
+    words = "\n".join(f"{v.half}, {v.machine}: {v.verdict}" for v in rows[rows["kind"] == "verdict"].itertuples())
+    if points.empty:
+        style.nothing(axes, f"no measured point to compare with\n{words}")
+    else:
+        looks = dict(zip(dict.fromkeys(points["operator"]), ("fused", "bulk", "own"), strict=False))
+        for (operator, half), part in points.groupby(["operator", "half"], sort=False):
+            axes.plot(part["measured_us"], part["predicted_us"], style.MARKERS[looks[operator]], color=style.COLOURS[looks[operator]],
+                      fillstyle="full" if half == "judge" else "none", label=f"{style.operator_title(operator)}, {half}", markersize=3.5)  # fmt: skip
+        low, high = (
+            points[["measured_us", "predicted_us"]].min().min(),
+            points[["measured_us", "predicted_us"]].max().max(),
         )
-        for operator, colour in zip(style.OPERATORS, (style.BLUE, style.ORANGE, style.GREEN), strict=True):
-            if operator in set(mine["operator"]):
-                ax.plot([], [], "o", color=colour, label=style.label(operator))
-        for strategy in dict.fromkeys(mine["strategy"]):
-            ax.plot([], [], MARKERS.get(strategy, "x"), color="0.3", label=style.label(strategy))
-        ax.legend(loc="upper left")
-    words = [
-        f"{row.machine}: {row.verdict}".replace("; ", ";\n").replace(" (target", "\n(target")
-        for row in verdicts.itertuples()
-    ]
-    fig.supxlabel("\n".join([*words, *dict.fromkeys(rows["source"])]), fontsize=7, color="0.35")
-    return fig
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(frame, draw))
+        axes.plot([low, high], [low, high], color=style.COLOURS["limit"], linewidth=0.8)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(f"measured, µs\n{words}")
+        axes.set_ylabel("predicted, µs")
+        axes.legend(fontsize=6.5)
+    style.label(made, rows)
+    return made

@@ -1,56 +1,55 @@
-"""Skew between the ends of the ranks' kernels under both orders of the work, by the timing model."""
+"""Remote-first against oblivious order: how far apart the ranks end."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from . import style
-from .inputs import Inputs, main
+from .inputs import Inputs
 
-COLUMNS = ["backend", "machine", "operator", "case", "order", "late_us", "skew_percent", "source"]
+FILES = ("model/skew", "claims")
+NAMES = {"remote_first": "remote first", "oblivious": "oblivious"}
 
 
-def frame(data: Inputs) -> pd.DataFrame:
-    """One row a machine, case, order and lateness of the last rank."""
-    rows = data.model.get("skew")
-    if rows is None:
-        return pd.DataFrame(columns=COLUMNS)
-    return rows[rows["rank"] == 0][COLUMNS]
+def rows(inputs: Inputs) -> pd.DataFrame:
+    """Largest skew over ranks per case and order, without a late rank; and the paper's numbers (kind `paper`)."""
+    found = inputs.of_model("skew")
+    found = found[found["late_us"] == 0]
+    largest = (
+        found.groupby(["backend", "machine", "case", "order"], sort=False)["skew_percent"]
+        .max()
+        .reset_index()
+        .assign(kind="model", note="")
+    )
+    paper = inputs.paper[inputs.paper["claim"] == "P9"]
+    numbers = pd.DataFrame(
+        {
+            "backend": "model",
+            "machine": found["machine"].iloc[0],
+            "case": paper["name"],
+            "skew_percent": paper["value"],
+            "kind": "paper",
+            "note": paper["confidence"],
+        }
+    )
+    return pd.concat([largest, numbers], ignore_index=True)
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """One row of panels a machine: all ranks together (left), the last rank late (right)."""
-    style.one_backend(rows, "machine", "order", "late_us")
-    machines, lates = list(dict.fromkeys(rows["machine"])), sorted(set(rows["late_us"]))
-    fig, axes = style.figure(
-        max(1, len(machines)), max(1, len(lates)), style.WIDE, 0.9 + 1.5 * max(1, len(machines)), sharey="row"
-    )
-    for ax, (machine, late) in zip(axes, ((m, late) for m in machines for late in lates), strict=False):
-        mine = rows[(rows["machine"] == machine) & (rows["late_us"] == late)]
-        cases = list(dict.fromkeys(mine["case"]))
-        for index, order in enumerate(("remote_first", "oblivious")):
-            line = mine[mine["order"] == order].set_index("case").reindex(cases)
-            at = np.arange(len(cases)) + (index - 0.5) * 0.4
-            ax.bar(
-                at,
-                line["skew_percent"],
-                0.4,
-                color=style.COLOURS[order],
-                hatch=style.MODEL_HATCH,
-                edgecolor="0.15",
-                linewidth=0.4,
-                label=style.label(order),
-            )
-        ax.set_xticks(range(len(cases)), cases if machine == machines[-1] else [""] * len(cases), rotation=90)
-        ax.set_title(
-            f"model: {machine}, " + ("all ranks start together" if late == 0 else f"last rank {late:g} µs late")
-        )
-        ax.set_ylabel("skew, % of time" if late == lates[0] else "")
-    if machines:
-        style.legend_above(fig, axes[0], 2)
-    style.footer(fig, rows)
-    return fig
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(frame, draw))
+    model = rows[rows["kind"] == "model"]
+    machines = list(dict.fromkeys(model["machine"]))
+    made, panels = style.figure(1.0 + 1.35 * len(machines), rows=len(machines), sharex=True)
+    cases = list(dict.fromkeys(model["case"]))
+    for axes, machine in zip(panels, machines, strict=True):
+        for offset, order, colour in ((-0.2, "remote_first", "fused"), (0.2, "oblivious", "bulk")):
+            part = model[(model["machine"] == machine) & (model["order"] == order)].set_index("case").reindex(cases)
+            axes.bar([i + offset for i in range(len(cases))], part["skew_percent"], 0.36, color=style.COLOURS[colour], hatch=style.MODEL_HATCH,
+                     edgecolor="white", label=NAMES[order])  # fmt: skip
+        for value in rows[rows["kind"] == "paper"].itertuples():
+            axes.axhline(value.skew_percent, color=style.COLOURS["paper"], linewidth=0.8, linestyle=":")
+        axes.set_title(machine, loc="left")
+        axes.set_ylabel("skew, %")
+    panels[-1].set_xticks(range(len(cases)), cases, rotation=45, ha="right")
+    panels[-1].set_xlabel("{global batch | tables per GPU}; dotted: the paper's two numbers (third party)")
+    made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    style.label(made, rows)
+    return made

@@ -1,108 +1,95 @@
-"""DLRM training in simulation: percent lower iteration time of fused against bulk, by nodes, topology and workload sweep."""
+"""DLRM training on many simulated nodes: reduction against nodes, and where the time of an iteration goes."""
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from . import style
-from .inputs import Inputs, main
+from .inputs import Inputs
 
-COLUMNS = [
-    "panel",
-    "backend",
-    "machine",
-    "series",
-    "scaling",
-    "nodes",
-    "x",
-    "bulk_us",
-    "fused_us",
-    "reduction_percent",
-    "source",
-]
-WORKLOAD, TOPOLOGY = "dlrm-43x682", "torus2d"
-MARKERS = "osD^vPX"
-CYCLE = (style.BLUE, style.ORANGE, style.GREEN, style.RED, style.PURPLE, style.SKY, style.GREY)
+FILES = ("model/scaleout", "model/scaleout_reduction", "claims")
+PARTS = (
+    "embedding", "bottom_mlp", "exposed_all_to_all_forward", "interaction", "top_mlp", "exposed_all_to_all_backward",
+    "embedding_update", "exposed_all_reduce",
+)  # fmt: skip
+_PART_COLOURS = ("#0072B2", "#bbbbbb", "#D55E00", "#dddddd", "#999999", "#E69F00", "#56B4E9", "#CC79A7")
 
 
-def frame(data: Inputs) -> pd.DataFrame:
-    """Rows of three panels: scaling, topologies and faults, sweep of the workload."""
-    found = []
-    rows = data.model.get(
-        "scaleout_reduction", pd.DataFrame(columns=["scope", "scenario", "topology", "scaling", "workload", "nodes"])
+def rows(inputs: Inputs) -> pd.DataFrame:
+    """kind `reduction` (percent by nodes, scope, scaling and workload), `part` (us of an iteration), `paper` (percent)."""
+    keys = ["backend", "machine", "workload", "topology", "nodes", "scaling", "scope"]
+    lower = inputs.of_model("scaleout_reduction")
+    lower = lower[(lower["topology"] == "torus2d") & (lower["scenario"] == "none")]
+    lower = (
+        lower[[*keys, "reduction_percent"]]
+        .rename(columns={"reduction_percent": "value"})
+        .assign(kind="reduction", part="")
     )
-    main_rows = rows[(rows["topology"] == TOPOLOGY) & (rows["scenario"] == "none")]
-    for row in main_rows.itertuples():
-        if row.scope == "iteration":
-            found.append(
-                {**_common(row), "panel": "scaling", "series": f"{row.workload}, {row.scaling}", "x": str(row.nodes)}
-            )
-    # One size for the other topologies: the largest that all of them have.
-    plain = rows[(rows["scope"] == "iteration") & (rows["scaling"] == "weak") & (rows["workload"] == WORKLOAD)]
-    others = plain[plain["topology"] != TOPOLOGY]
-    size = others["nodes"].max() if len(others) else None
-    for row in plain[plain["nodes"] == size].itertuples():
-        name = row.topology if row.scenario == "none" else f"{row.topology}, {row.scenario}"
-        found.append({**_common(row), "panel": "topology", "series": "fused against bulk", "x": name})
-    sweep = data.model.get("scaleout_sweep", pd.DataFrame(columns=["scope"]))
-    for row in sweep.itertuples():
-        found.append(
-            {**_common(row), "panel": "sweep", "series": f"MLP width {row.mlp_width:g}", "x": f"{row.pooling:g}"}
-        )
-    return pd.DataFrame(found, columns=COLUMNS)
-
-
-def _common(row: object) -> dict[str, object]:
-    return {
-        name: getattr(row, name)
-        for name in ("backend", "machine", "scaling", "nodes", "bulk_us", "fused_us", "reduction_percent", "source")
-    }
+    parts = inputs.of_model("scaleout")
+    main = inputs.paper[inputs.paper["claim"] == "P5"]
+    parts = parts[
+        (parts["topology"] == "torus2d") & (parts["scenario"] == "none") & (parts["scope"] == "iteration") & (parts["scaling"] == "weak")
+        & (parts["component"] != "total") & (parts["workload"] == lower["workload"].iloc[0])
+    ]  # fmt: skip
+    parts = parts.rename(columns={"time_us": "value", "component": "part"}).assign(kind="part")[
+        [*keys, "strategy", "value", "kind", "part"]
+    ]
+    paper = pd.DataFrame(
+        {
+            "backend": "model",
+            "machine": lower["machine"].iloc[0],
+            "kind": "paper",
+            "value": main["value"],
+            "part": main["confidence"],
+        }
+    )
+    return pd.concat([lower, parts, paper], ignore_index=True)
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """Lines over nodes; bars by topology and fault; lines over pooling."""
-    style.one_backend(rows, "panel", "series")
-    fig, axes = style.figure(1, 3, style.WIDE, 3.1)
-    titles = {"scaling": "2-D torus", "topology": "topologies and faults", "sweep": "workload sweep"}
-    for ax, (panel, title) in zip(axes, titles.items(), strict=True):
-        mine = rows[rows["panel"] == panel]
-        if mine.empty:
-            style.nothing(fig, ax, "no simulation rows")
-            continue
-        if panel == "topology":
-            ax.barh(
-                mine["x"],
-                mine["reduction_percent"],
-                color=style.BLUE,
-                hatch=style.MODEL_HATCH,
-                edgecolor="0.15",
-                linewidth=0.4,
-            )
-            ax.invert_yaxis()
-            ax.grid(axis="x")
-            ax.grid(visible=False, axis="y")
-            ax.set_xlabel("% lower iteration time")
-            ax.set_title(f"{title}, {mine['nodes'].iloc[0]} nodes")
-            continue
-        order = sorted(mine["x"].unique(), key=float)
-        for index, (name, line) in enumerate(mine.groupby("series", sort=False)):
-            points = line.assign(at=[order.index(x) for x in line["x"]]).sort_values("at")
-            ax.plot(
-                points["at"],
-                points["reduction_percent"],
-                marker=MARKERS[index % 7],
-                color=CYCLE[index % 7],
-                linestyle="--",
-                label=name,
-            )
-        ax.set_xticks(range(len(order)), [f"{float(x):g}" for x in order])
-        ax.set_xlabel("nodes" if panel == "scaling" else f"pooling ({mine['nodes'].iloc[0]} nodes)")
-        ax.set_ylabel("% lower iteration time")
-        ax.axhline(0, color="0.3", linewidth=0.6)
-        ax.set_title(title)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=1)
-    style.footer(fig, rows)
-    return fig
+    made, (left, right) = style.figure(2.9, style.WIDE_IN, 1, 2)
+    lower = rows[rows["kind"] == "reduction"]
+    looks = {"strong": "-", "weak": "--", "growing": ":"}
+    workloads = list(dict.fromkeys(lower["workload"]))
+    colours = dict(zip(workloads, (style.COLOURS[c] for c in ("fused", "bulk", "own", "other")), strict=False))
+    for (workload, scaling), part in lower[lower["scope"] == "iteration"].groupby(["workload", "scaling"], sort=False):
+        part = part.sort_values("nodes")
+        left.plot(
+            part["nodes"],
+            part["value"],
+            looks[scaling],
+            marker="o",
+            color=colours[workload],
+            label=f"{workload}, {scaling}",
+        )
+    for value in rows[rows["kind"] == "paper"].itertuples():
+        left.axhline(
+            value.value,
+            color=style.COLOURS["paper"],
+            linewidth=1,
+            linestyle="-.",
+            label=f"paper, 128 nodes ({value.part})",
+        )
+    left.set_xscale("log", base=2)
+    left.set_xticks(sorted(lower["nodes"].unique()), [f"{n:.0f}" for n in sorted(lower["nodes"].unique())])
+    left.set_xlabel("nodes of a 2-D torus")
+    left.set_ylabel("whole iteration: reduction, %")
+    left.set_ylim(bottom=0)
+    left.legend(fontsize=6.5, ncols=2)
 
-
-if __name__ == "__main__":
-    raise SystemExit(main(frame, draw))
+    parts = rows[rows["kind"] == "part"]
+    workload = parts["workload"].iloc[0]
+    nodes = sorted(parts["nodes"].unique())
+    for offset, strategy in ((-0.2, "bulk"), (0.2, "fused")):
+        bottom = [0.0] * len(nodes)
+        for name, colour in zip(PARTS, _PART_COLOURS, strict=True):
+            of = parts[(parts["strategy"] == strategy) & (parts["part"] == name)].groupby("nodes")["value"].sum()
+            heights = [of.get(n, 0.0) / 1000 for n in nodes]
+            right.bar([i + offset for i in range(len(nodes))], heights, 0.36, bottom=bottom, color=colour, hatch=style.MODEL_HATCH, edgecolor="white",
+                      linewidth=0.3, label=name.replace("_", " ").replace("all to all", "All-to-All").replace("all reduce", "AllReduce") if strategy == "bulk" else None)  # fmt: skip
+            bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
+    right.set_xticks(range(len(nodes)), [f"{n:.0f}\nbulk | fused" for n in nodes])
+    right.set_ylabel("time of an iteration, ms")
+    right.set_title(f"{workload}, weak scaling", loc="left")
+    right.legend(fontsize=6.5, loc="upper left")
+    style.label(made, rows)
+    return made

@@ -1,108 +1,59 @@
-"""Ways to overlap a dependent collective, by the timing model: time relative to bulk, geometric mean over cases."""
+"""Ways to hide a dependent collective, side by side, as the timing model has them."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from artifact import stats
-
 from . import style
-from .inputs import Inputs, main
+from .inputs import Inputs
 
-COLUMNS = [
-    "backend",
-    "machine",
-    "operator",
-    "strategy",
-    "summary",
-    "cases",
-    "ratio",
-    "least",
-    "most",
-    "reason",
-    "source",
-]
-ORDER = ("bulk", "decomposed", "fused", "t3", "t3_mca", "in_switch", "ace")
-MACHINES = ("mi210-x4", "h200-x4")
+FILES = ("model/intranode",)
+NAMES = {
+    "bulk": "bulk",
+    "decomposed": "decomposed",
+    "fused": "fused",
+    "t3": "T3",
+    "t3_mca": "T3-MCA",
+    "in_switch": "in-switch",
+    "ace": "ACE",
+}
+MACHINES = ("mi210-x4", "mi210-2node", "h200-x2", "h200-x4")
 
 
-def frame(data: Inputs) -> pd.DataFrame:
-    """One row a machine, operator and strategy; a strategy that cannot run keeps its row, with the reason."""
-    found = []
-    rows = data.model.get("intranode")
-    if rows is None:
-        return pd.DataFrame(columns=COLUMNS)
-    for (machine, operator), group in rows[rows["machine"].isin(MACHINES)].groupby(["machine", "operator"], sort=False):
-        bulk = group[group["strategy"] == "bulk"].set_index("case")["time_us"]
-        for strategy in ORDER:
-            mine = group[group["strategy"] == strategy]
-            common = {
-                "backend": "model",
-                "machine": machine,
-                "operator": operator,
-                "strategy": strategy,
-                "source": group["source"].iloc[0],
-            }
-            done = mine[mine["status"] == "ok"].set_index("case")["time_us"]
-            ratios = (done / bulk).dropna()
-            if ratios.empty:
-                reason = mine["reason"].iloc[0] if len(mine) else "not modelled"
-                found.append({**common, "cases": 0, "reason": reason})
-                continue
-            mean = stats.geometric_mean(ratios.to_numpy())
-            found.append(
-                {
-                    **common,
-                    "summary": mean.kind,
-                    "cases": mean.count,
-                    "ratio": mean.value,
-                    "least": ratios.min(),
-                    "most": ratios.max(),
-                }
-            )
-    return pd.DataFrame(found, columns=COLUMNS)
+def rows(inputs: Inputs) -> pd.DataFrame:
+    """Geometric mean over cases of time / bulk time, with the range over cases."""
+    found = inputs.of_model("intranode")
+    found = found[(found["status"] == "ok") & found["machine"].isin(MACHINES) & found["strategy"].isin(NAMES)]
+    keys = ["machine", "operator", "case"]
+    base = found[found["strategy"] == "bulk"].set_index(keys)["time_us"]
+    found = found.assign(ratio=found["time_us"] / base.reindex(pd.MultiIndex.from_frame(found[keys])).to_numpy())
+    groups = found.groupby(["backend", "machine", "operator", "strategy"], sort=False)["ratio"]
+    return groups.agg(
+        geometric_mean=lambda r: float(np.exp(np.log(r).mean())), lowest="min", highest="max", cases="count"
+    ).reset_index()
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """One panel a machine; whiskers: the extreme cases; "n/a": does not exist for that collective."""
-    style.one_backend(rows, "machine", "operator", "strategy")
-    machines = list(dict.fromkeys(rows["machine"]))
-    fig, axes = style.figure(max(1, len(machines)), 1, style.WIDE, 0.7 + 1.7 * max(1, len(machines)))
-    for ax, machine in zip(axes, machines, strict=False):
-        mine = rows[rows["machine"] == machine]
-        operators = [o for o in style.OPERATORS if o in set(mine["operator"])]
-        for index, strategy in enumerate(ORDER):
-            line = mine[mine["strategy"] == strategy].set_index("operator").reindex(operators)
-            at = np.arange(len(operators)) + (index - (len(ORDER) - 1) / 2) * 0.12
-            ax.bar(
-                at,
-                line["ratio"].fillna(0),
-                0.12,
-                color=style.COLOURS[strategy],
-                hatch=style.MODEL_HATCH,
-                edgecolor="0.15",
-                linewidth=0.4,
-                label=style.label(strategy),
+    operators = list(dict.fromkeys(rows["operator"]))
+    made, panels = style.figure(4.6, rows=len(operators), sharex=True)
+    names = [n for n in NAMES if n in set(rows["strategy"])]
+    machines = style.in_order(rows["machine"], MACHINES)
+    colours = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00")
+    width = 0.8 / len(machines)
+    for axes, operator in zip(panels, operators, strict=True):
+        for at, (machine, colour) in enumerate(zip(machines, colours, strict=False)):
+            part = (
+                rows[(rows["operator"] == operator) & (rows["machine"] == machine)].set_index("strategy").reindex(names)
             )
-            errors = [(line["ratio"] - line["least"]).fillna(0), (line["most"] - line["ratio"]).fillna(0)]
-            ax.errorbar(at, line["ratio"], yerr=errors, fmt="none", ecolor="0.1", elinewidth=0.7, capsize=1)
-            for x, value in zip(at, line["ratio"], strict=True):
-                if not np.isfinite(value):
-                    ax.text(x, 0.02, "n/a", rotation=90, ha="center", va="bottom")
-        ax.axhline(1, color="0.3", linewidth=0.6)
-        ax.set_xticks(range(len(operators)), [style.label(o) for o in operators])
-        ax.set_ylabel("time / bulk")
-        ax.set_title(f"model: {machine}")
-    if machines:
-        style.legend_above(fig, axes[0], len(ORDER))
-    fig.supxlabel(
-        "geometric mean of time ratios over cases; whiskers: extreme cases; "
-        + "; ".join(dict.fromkeys(rows["source"])),
-        fontsize=7,
-        color="0.35",
-    )
-    return fig
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(frame, draw))
+            x = np.arange(len(names)) + (at - (len(machines) - 1) / 2) * width
+            mean = part["geometric_mean"]
+            axes.bar(x, mean, width, color=colour, hatch=style.MODEL_HATCH, edgecolor="white", linewidth=0.3, label=machine,
+                     yerr=[(mean - part["lowest"]).fillna(0), (part["highest"] - mean).fillna(0)], error_kw={"elinewidth": 0.6})  # fmt: skip
+        axes.axhline(1, color=style.COLOURS["grey"], linewidth=0.8)
+        axes.set_title(style.operator_title(operator), loc="left")
+        axes.set_ylabel("time / bulk")
+    panels[-1].set_xticks(range(len(names)), [NAMES[n] for n in names])
+    made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    panels[-1].set_xlabel("bar: geometric mean over cases; line: range over cases; no bar: cannot do it")
+    style.label(made, rows)
+    return made

@@ -1,0 +1,62 @@
+"""Predicted reductions of execution time, case by case, with the band of the model's sensitivity, beside the paper's numbers."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from . import style
+from .inputs import Inputs
+
+COLUMNS = ["backend", "machine", "operator", "case", "kind", "reduction_percent", "low_percent", "high_percent", "note"]
+
+
+def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
+    """Predictions (kind `model`) on a machine, and the paper's numbers of an operator's claim (kind `paper`)."""
+    found = inputs.of_model("reduction")
+    found = found[(found["machine"] == machine) & found["operator"].isin(claims)].assign(kind="model", note="")
+    paper = []
+    for operator, claim in claims.items():
+        for value in inputs.paper[inputs.paper["claim"] == claim].itertuples():
+            paper.append(
+                {
+                    "backend": "model",
+                    "machine": machine,
+                    "operator": operator,
+                    "case": value.name,
+                    "kind": "paper",
+                    "reduction_percent": value.value,
+                    "note": value.confidence,
+                }
+            )
+    return pd.concat([found, pd.DataFrame(paper)], ignore_index=True)[COLUMNS]
+
+
+def draw(rows: pd.DataFrame, title: str) -> Figure:
+    operators = list(dict.fromkeys(rows["operator"]))
+    cases = [rows[(rows["operator"] == o) & (rows["kind"] == "model")] for o in operators]
+    made, panels = style.figure(
+        0.7 + 0.16 * sum(map(len, cases)) + 0.35 * len(operators), rows=len(operators), sharex=True,
+        gridspec_kw={"height_ratios": [len(c) for c in cases]},
+    )  # fmt: skip
+    for axes, operator, part in zip(panels, operators, cases, strict=True):
+        places = range(len(part), 0, -1)
+        spread = [part["reduction_percent"] - part["low_percent"], part["high_percent"] - part["reduction_percent"]]
+        axes.barh(
+            places, part["reduction_percent"], xerr=[s.clip(lower=0) for s in spread], color=style.COLOURS["fused"], alpha=0.75,
+            hatch=style.MODEL_HATCH, edgecolor="white", height=0.7, error_kw={"elinewidth": 0.8, "capsize": 1.5},
+        )  # fmt: skip
+        axes.set_yticks(list(places), part["case"])
+        axes.set_ylim(0.3, len(part) + 0.7)
+        axes.set_title(style.operator_title(operator), loc="left")
+        for value, dash in zip(
+            rows[(rows["operator"] == operator) & (rows["kind"] == "paper")].itertuples(), ("--", ":"), strict=False
+        ):
+            axes.axvline(value.reduction_percent, color=style.COLOURS["paper"], linestyle=dash, linewidth=1)
+            axes.text(value.reduction_percent, 0.99, f" paper, {value.case} ({value.note.replace('_', ' ')})", fontsize=6.5,
+                      rotation=90, va="top", ha="left", transform=axes.get_xaxis_transform())  # fmt: skip
+        axes.axvline(0, color=style.COLOURS["grey"], linewidth=0.8)
+    panels[-1].set_xlabel(
+        "fused below bulk: reduction of execution time, %\n(bar: as assumed; line: link ±30 %, memory ±20 %, launch ×0.5–2)"
+    )
+    made.suptitle(title, fontsize=8)
+    style.label(made, rows)
+    return made
