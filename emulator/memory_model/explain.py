@@ -22,6 +22,9 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
         return "different threads of the work-group do them, and no block barrier is between"
     if b.thread.role in ("nic", "async") and b.thread.name.startswith(f"{a.thread.name} "):
         return "one thread of the work-group issues the copy, and no block barrier is between"
+    if (a.sem is Sem.PLAIN) != (b.sem is Sem.PLAIN):
+        plain, strong = (a, b) if a.sem is Sem.PLAIN else (b, a)
+        return f"{plain.thread.name} accesses with a plain {plain.op} what {strong.thread.name} uses as a flag, which orders nothing"
     if a.thread.role == "nic" and a.op.endswith("(source)"):
         return "the put may still be reading its source: no quiet before"
     if a.thread.role == "nic":
@@ -40,8 +43,6 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
             b = replace(b, thread=found[1])
     if found is not None:
         return _weakness(a, b, *found, place)
-    if b.sem is Sem.PLAIN and any(flag.where.buf is conflict.buf for _, flag, *_ in flags):
-        return f"{b.thread.name} reads a flag with a plain access, which orders nothing"
     return f"{b.thread.name} has read no flag that {a.thread.name} raised after it (the next one: {place(flags[0][1])})"
 
 

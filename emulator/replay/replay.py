@@ -5,13 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import triton
 
-from ..errors import BadAddress, EmulatorError, Hang, ProgramFailed, RaceFound
+from ..errors import EmulatorError
 from ..interpreter import active, install
-from ..processes.programs import find, name_of
 from .backend import ReplayBackend
-from .child import Interpreting
 from .engine import Run, Stop
 from .host import Host
 from .options import Decisions, ReplayOptions
@@ -127,33 +124,3 @@ def replay(
     """
     options = replace(options or ReplayOptions(), **changes)
     return Replayer(program, world_size, args, heap_bytes).run(seed, options)
-
-
-_ERRORS = {"address": BadAddress, "hang": Hang, "livelock": Hang, "error": ProgramFailed}
-
-
-def run(
-    program: Callable[..., Any] | str, world_size: int, *, args: tuple = (), seed: int = 0, resident: int = 4,
-    heap_bytes: int = HEAP_BYTES, timeout_s: float | None = None, options: ReplayOptions | None = None,
-) -> list[Any]:  # fmt: skip
-    """`emulator.run(mode="replay")`: what each rank's program returned. Raises an `EmulatorError` for the first finding.
-
-    Runs in this process if it interprets kernels, else in one that does.
-    """
-    options = replace(options or ReplayOptions(), resident=resident)
-    if triton.knobs.runtime.interpret:
-        return _results(find(program) if isinstance(program, str) else program, world_size, args, seed, options, heap_bytes)
-    with Interpreting() as there:
-        name = f"{__name__}:_results"
-        return there.call(name, name_of(program), world_size, args, seed, options, heap_bytes, timeout_s=timeout_s)
-
-
-def _results(
-    program: Callable[..., Any] | str, world_size: int, args: tuple, seed: int, options: ReplayOptions, heap_bytes: int
-) -> list[Any]:  # fmt: skip
-    program = find(program) if isinstance(program, str) else program
-    result = Replayer(program, world_size, args, heap_bytes).run(seed, options)
-    if result.reports:
-        report = result.reports[0]
-        raise _ERRORS.get(report.kind, RaceFound)(str(report))
-    return list(result.results)

@@ -46,18 +46,16 @@ class Scheduler:
     def _note(self, chosen: Actor, current: Actor | None) -> Actor:
         if chosen is not current:
             self.switches += 1
-            if current is not None:
-                self.taken[current.key, current.count] = chosen.key
+            self.taken[_place(current)] = chosen.key
         return chosen
 
     def _replayed(self, ready: list[Actor], current: Actor | None) -> Actor:
-        if current is not None:
-            wanted = self.decisions.switches.get((current.key, current.count))
-            for actor in ready:
-                if actor.key == wanted:
-                    return self._note(actor, current)
-            if current in ready:
-                return current
+        wanted = self.decisions.switches.get(_place(current))
+        for actor in ready:
+            if actor.key == wanted:
+                return self._note(actor, current)
+        if current in ready:
+            return current
         return self._note(min(ready, key=lambda a: a.key), current)
 
     def _uniform(self, ready: list[Actor], current: Actor | None) -> Actor:
@@ -93,6 +91,11 @@ class Scheduler:
     def _behind(self, ready: list[Actor], current: Actor | None) -> Actor:
         others = [a for a in ready if a.rank != self._special]
         return self._uniform(others or ready, current)
+
+
+def _place(current: Actor | None) -> tuple:
+    """Where a switch happens: after which actor's how many operations; at the start of the run nobody has run."""
+    return ((-1, -1, -1), 0) if current is None else (current.key, current.count)
 
 
 class Adversary:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from emulator.replay.child import Interpreting
+from emulator import Ranks
 
 
 @pytest.fixture(scope="session")
 def interpreting() -> Iterator[Callable[..., Any]]:
     """`interpreting(name, ...)` calls `replay_cases.name(...)` there."""
-    with Interpreting() as there:
-        yield lambda name, *args, **how: there.call(f"tests.emulator.replay_cases:{name}", *args, timeout_s=300, **how)
+    with Ranks(1, timeout_s=600) as ranks:
+        yield lambda name, *args, **how: ranks.run("tests.emulator.replay_cases:call", name, args, how)[0]
