@@ -27,14 +27,18 @@ DEFAULT_CATALOG = f"{__package__}.catalog"
 
 @dataclass
 class Report:
-    """Rows in catalog order (keys: `COLUMNS`) and the lint's findings, one line each."""
+    """Rows in catalog order (keys: `COLUMNS`) and the lint's findings, one line each.
+
+    A row's status is "ok", "failed" (it does not compile, does not fit, or breaks an ordering rule) or "missing" (it needs a
+    library that is not installed or does not exist for the target); `reason` says why in one line.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        return all(row["status"] == "ok" for row in self.rows)
+        return all(row["status"] != "failed" for row in self.rows)
 
 
 def select(catalog: str, kernel: str | None, target: str | None) -> list[tuple[Any, targets.Target]]:

@@ -24,11 +24,12 @@ class Entry:
         kernel: unique name, "operator.variant.dtype".
         operator: the operator's module.
         role: "fused" (computes and communicates), "staged" (fused, but through a stage in the rank's own memory: the
-            zero-copy ablation), "compute" (the same mathematics alone).
+            zero-copy ablation), "rdma" (fused, sending by a NIC), "compute" (the same mathematics alone).
         dtype: of the operands.
         variant: which of the operator's kernels.
         world_size: ranks that the kernel is compiled for.
-        communicates: whether it raises flags and waits for them.
+        communicates: whether it raises flags and waits for them itself (over rdma a library does).
+        library: "nvshmem" if it is linked with that library's device bitcode.
     """
 
     kernel: str
@@ -38,15 +39,19 @@ class Entry:
     variant: str
     world_size: int = WORLD_SIZE
     communicates: bool = True
+    library: str = ""
 
 
 def _entries(operator: str, variants: dict[str, str]) -> list[Entry]:
-    """One entry per variant and dtype; the ablation in one dtype only."""
+    """One entry per variant and dtype; what is not compared with the compute kernel in one dtype only."""
     return [
-        Entry(f"{operator}.{variant}.{dtype}", operator, role, dtype, variant, communicates=role != "compute")
+        Entry(
+            f"{operator}.{variant}.{dtype}", operator, role, dtype, variant,
+            communicates=role in ("fused", "staged"), library="nvshmem" if role == "rdma" else "",
+        )
         for variant, role in variants.items()
-        for dtype in (DTYPES[:1] if role == "staged" else DTYPES)
-    ]
+        for dtype in (DTYPES if role in ("fused", "compute") else DTYPES[:1])
+    ]  # fmt: skip
 
 
 def _config_role(entry: Entry) -> str:
@@ -123,8 +128,8 @@ _LAUNCHERS: dict[str, Callable[[Entry, Any, "torch.dtype"], None]] = {
 
 ENTRIES: tuple[Entry, ...] = (
     *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "compute": "compute"}),
-    *_entries("embedding_all_to_all", {"peer": "fused", "staged": "staged", "compute": "compute"}),
-    *_entries("gemm_all_to_all", {"peer": "fused", "staged": "staged", "compute": "compute"}),
+    *_entries("embedding_all_to_all", {"peer": "fused", "staged": "staged", "rdma": "rdma", "compute": "compute"}),
+    *_entries("gemm_all_to_all", {"peer": "fused", "staged": "staged", "rdma": "rdma", "compute": "compute"}),
 )
 
 

@@ -94,6 +94,7 @@ class Entry:
     operator: str = "test"
     dtype: str = "float32"
     world_size: int = 2
+    library: str = ""
 
     @property
     def role(self) -> str:

@@ -62,6 +62,22 @@ def test_a_compiler_that_dies_is_a_row_and_the_others_are_built(built):
         assert built.row("scale", target)["status"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [("sm_90", "NVSHMEM's device bitcode is not installed"), ("gfx942", "NVSHMEM is for NVIDIA GPUs")],
+)
+def test_a_library_that_is_missing_is_said_and_fails_nothing(tmp_path, target, why):
+    out = tmp_path / "rows.csv"
+    arguments = ("--kernel", "gemm_all_to_all.rdma", "--target", target, "--out", str(out))
+    done = _build(*arguments, NVSHMEM_LIB_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "0 of 1 built and ordered as the protocol needs, 0 failed (0 lint findings), 1 not built" in done.stdout
+    with out.open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["status"], row["reason"]) == ("missing", f"not built: {why}")
+    assert row["registers"] == row["occupancy"] == ""
+
+
 def test_a_kernel_that_no_unit_can_hold_fails():
     (row,) = builder.build(builder.select("build_kernels", "too_big", "gfx942"), "build_kernels").rows
     assert (row["status"], row["occupancy"], row["limited_by"]) == ("failed", 0.0, "shared")

@@ -72,8 +72,10 @@ def test_accumulation_registers_are_told_apart(built):
 
 def test_registers_match_the_compilers_own_count(built):
     for target in ("gfx90a", "gfx942"):
-        printed = int(re.search(r"; NumVgprs: (\d+)", built.assembly("matmul", target)).group(1))
-        assert built.row("matmul", target)["registers"] == printed
+        text = built.assembly("matmul", target)
+        total, agprs = (int(re.search(rf"; {name}: (\d+)", text).group(1)) for name in ("TotalNumVgprs", "NumAgprs"))
+        row = built.row("matmul", target)
+        assert (row["registers"] + row["agprs"], row["agprs"]) == (total, agprs)
 
 
 def test_shared_memory_of_known_kernels(built):
