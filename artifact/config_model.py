@@ -68,9 +68,9 @@ class Config(_Block):
         examples=[1],
     )
     reference: str = Field(
-        default="h200-x2",
+        default="auto",
         pattern=r"^[a-z0-9][a-z0-9-]*$",
-        description="Recorded measurements (`experiments/reference/<name>/`) that stand in for measured time where there are no GPUs.",
+        description="Recorded measurements (`experiments/reference/<name>/`) that stand in for measured time where there are no GPUs; `auto`: the most GPUs.",
         examples=["h200-x2"],
     )
     gpu: Gpu = Field(default_factory=Gpu, description="Measuring on this machine's GPUs.")

@@ -1,0 +1,52 @@
+rule rule_graph:
+    input:
+        src=closure("artifact.tasks"),
+    output:
+        svg=report(
+            f"{RUN}/figures/tasks.svg",
+            caption="../report/tasks.rst",
+            category="Setting",
+            labels={"figure": "tasks"},
+        ),
+    log:
+        f"{RUN}/logs/rule_graph.log",
+    benchmark:
+        "results/benchmarks/rule_graph.tsv"
+    conda:
+        "../../../environment.yml"
+    resources:
+        mem_mb=1000,
+        runtime=5,
+    """Draw the tasks and what each needs (T1 to T6), for the appendix and the report."""
+    message:
+        "Draw the tasks"
+    shell:
+        "{PYTHON:q} -m artifact.tasks --out {output.svg} 2>&1 | tee {log}"
+
+
+rule notebook:
+    input:
+        src=closure("artifact.notebook", "artifact.execute_notebook"),
+        claims=f"{RUN}/claims.json",
+        resources=data("resources"),
+        model=[model_file(name) for name in ("reduction", "traffic")],
+    output:
+        ipynb=f"{RUN}/notebook.ipynb",
+        html=f"{RUN}/notebook.html",
+    log:
+        f"{RUN}/logs/notebook.log",
+    benchmark:
+        "results/benchmarks/notebook.tsv"
+    conda:
+        "../../../environment.yml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=10,
+    params:
+        run=RUN,
+    """Execute the notebook that walks a reader through one claim of each kind."""
+    message:
+        "Execute the notebook"
+    shell:
+        "{PYTHON:q} -m artifact.execute_notebook --run {params.run} --out {output.ipynb} --html {output.html} 2>&1 | tee {log}"

@@ -1,0 +1,39 @@
+# One rule a table, named after it: `snakemake table_claims`.
+for table, item in TABLES.items():
+
+    rule:
+        name:
+            table
+        input:
+            src=closure(
+                "paper_tables.__main__", f"paper_tables.{table.removeprefix('table_')}"
+            ),
+            data=needs(item),
+        output:
+            tex=f"{RUN}/tables/{table}.tex",
+            md=f"{RUN}/tables/{table}.md",
+            rows=report(
+                f"{RUN}/tables/{table}.csv",
+                caption="../report/item.rst",
+                category=item.group,
+                labels={"table": table.removeprefix("table_").replace("_", " ")},
+            ),
+        log:
+            f"{RUN}/logs/{table}.log",
+        benchmark:
+            f"results/benchmarks/{table}.tsv"
+        conda:
+            "../../../environment.yml"
+        resources:
+            mem_mb=1000,
+            runtime=5,
+        params:
+            caption=item.caption,
+            options=options(item),
+            name=table,
+            folder=f"{RUN}/tables",
+        """Render one table from tidy rows: LaTeX, Markdown and CSV of one frame."""
+        message:
+            "Render {params.name}"
+        shell:
+            "{PYTHON:q} -m paper_tables {params.name} --out {params.folder} {params.options:q} 2>&1 | tee {log}"

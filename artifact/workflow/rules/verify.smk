@@ -1,0 +1,31 @@
+rule verify_cases:
+    input:
+        src=closure("experiments.verify", "artifact.record"),
+    output:
+        rows=f"{RUN}/verify/{{scope}}.csv",
+        provenance=f"{RUN}/verify/{{scope}}.json",
+    log:
+        f"{RUN}/logs/verify_cases.{{scope}}.log",
+    benchmark:
+        f"results/benchmarks/verify_cases.{BACKEND}.{{scope}}.tsv"
+    conda:
+        "../../../environment.yml"
+    threads: workflow.cores if BACKEND == "gpu" else 2
+    resources:
+        mem_mb=6000,
+        runtime=60,
+        gpu=1 if BACKEND == "gpu" else 0,
+    params:
+        selection=lambda wildcards: {
+            "smoke": "--sample --world 2",
+            "sample": "--sample",
+            "full": "--full",
+        }[wildcards.scope],
+        seed=CONFIG.seed,
+    """Compare every fused operator with its float64 reference on the backend of this run; a wrong result fails the run."""
+    message:
+        "Verify the fused operators on {BACKEND}: {wildcards.scope}"
+    shell:
+        "{PYTHON:q} -m artifact.record --kind verify --out {output.rows} --backend {BACKEND} --machine {MACHINE}"
+        " --seed {params.seed} --sources experiments.verify --keep results/{BACKEND}/failed"
+        " -- {PYTHON:q} -m experiments.verify --backend {BACKEND} {params.selection} --out {output.rows} 2>&1 | tee {log}"
