@@ -6,8 +6,9 @@ what stands there is valid until the caller passes the tensor again.
 
 As with torch's collectives, all ranks of the group make the same calls in the same order, on one stream or on streams that
 are ordered; a group is given by name (the operators) or by name, process group or None for the default group (here). The
-first call with new shapes agrees with the other ranks on the host; later ones do not wait for the host, so warm up before a
-CUDA graph is captured. CPU tensors run in the emulator. A call that no kernel can do raises `ProblemError`, one line.
+first call with new shapes, or with an `out` at a new place, agrees with the other ranks on the host; later ones do not wait
+for the host, so warm up before a CUDA graph is captured. CPU tensors run in the emulator. A call that no kernel can do
+raises `ProblemError`, one line.
 """
 
 from collections.abc import Sequence

@@ -104,15 +104,15 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
     """The symmetric tensor that the kernel writes for `out`: `out` itself if it is symmetric, else a buffer.
 
     Tracing (functionalization) and `torch.library.opcheck` hand over clones of the caller's tensor, so one that is not
-    symmetric costs a copy and a warning, not an error. Raises `ProblemError` if the ranks pass different places.
+    symmetric costs two copies and a warning, not an error. Raises `ProblemError` if the ranks pass different places.
     """
     place = place_of(symm, out)
     symmetric.agree(symm, f"(allocation, byte) of out of {operator}", place)
     if place is not None:
         return out
     warnings.warn(
-        f"fusedcc::{operator}_out: out is not symmetric, so the result is copied once more; "
-        "allowed without a copy: a tensor from kernels.ops.empty_symmetric",
+        f"fusedcc::{operator}_out: out is not symmetric, so it is copied there and back; "
+        "allowed without copies: a tensor from kernels.ops.empty_symmetric",
         stacklevel=3,
     )
     return result_buffer(symm, operator, tuple(out.shape), out.dtype)
@@ -157,6 +157,8 @@ def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tenso
     """One fused call into the caller's `out`: without a copy if that is symmetric."""
     symmetric.agree(symm, f"{operator} problem", problem)
     result = destination(symm, operator, out)
+    if result is not out:
+        result.copy_(out)  # an operator may leave parts of it alone
     _launch(symm, operator, problem, result, operands)
     if result is not out:
         out.copy_(result)

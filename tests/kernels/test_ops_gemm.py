@@ -48,6 +48,9 @@ def both_faces(dtype: torch.dtype, scaled: bool) -> None:
     out.fill_(7)
     again = ops.gemm_all_to_all_out(*mine, group=dist.group.WORLD, out=out)
     assert again is out and torch.equal(out[covered], owned[covered]) and bool((out[~covered] == 7).all())
+    with pytest.warns(UserWarning, match="not symmetric"):
+        copied = ops.gemm_all_to_all_out(*mine, out=torch.full_like(owned, 7))
+    assert torch.equal(copied, out)
 
 
 @pytest.mark.parametrize(("dtype", "scaled"), [(torch.float32, True), (torch.bfloat16, True), (torch.float16, False)])
