@@ -22,7 +22,7 @@ from .errors import (
     TooManyWorkGroups,
     Unsupported,
 )
-from .processes import Counts, Options, Ranks
+from .processes import Counts, Options, Ranks, name_of
 
 __all__ = [
     "BadAddress",
@@ -53,7 +53,7 @@ def run(
         seed: of scheduling and delivery.
         resident: physical work-groups of a rank at a time.
         heap_bytes: symmetric heap of each rank; None for the mode's default.
-        timeout_s: seconds without progress after which a run counts as hung.
+        timeout_s: seconds without progress after which a run counts as hung (replay: seconds that it may take at all).
         options: `Options` of processes mode, or `ReplayOptions`.
 
     Raises an `EmulatorError` whose text names rank, work-group and source line.
@@ -63,9 +63,7 @@ def run(
         with Ranks(world_size, resident=resident, timeout_s=timeout_s, options=options, **sizes) as ranks:
             return ranks.run(program, *args, seed=seed)
     if mode == "replay":
-        from . import replay
-
-        return replay.run(
-            program, world_size, args=args, seed=seed, resident=resident, timeout_s=timeout_s, options=options, **sizes
-        )
+        request = (name_of(program), args, world_size, heap_bytes, seed, resident, options)
+        with Ranks(1, timeout_s=timeout_s) as ranks:
+            return ranks.run(f"{__name__}.processes.replaying:replayed", *request)[0]
     raise EmulatorError(f"mode is {mode!r}; allowed: 'processes', 'replay'")

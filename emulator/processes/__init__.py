@@ -2,5 +2,6 @@
 
 from .options import Counts, Options
 from .pool import Ranks
+from .programs import name_of
 
-__all__ = ["Counts", "Options", "Ranks"]
+__all__ = ["Counts", "Options", "Ranks", "name_of"]

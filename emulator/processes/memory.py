@@ -45,8 +45,10 @@ class Memory:
         self.random = random.Random((seed << 20) ^ (rank << 8) ^ 0x5EED)
         self._bits = self.random.getrandbits
         personality = random.Random(seed)  # the same on every rank
-        self.p_deliver = personality.choice((2, 8, 32, 128)) if options.deliver is None else options.deliver
+        self.p_deliver = personality.choice((1, 2, 8, 32)) if options.deliver is None else options.deliver
         self.p_switch = personality.choice((16, 64, 256)) if options.switch is None else options.switch
+        self.newest_first = personality.choice((True, False))  # flags come after data: let them overtake
+        self.patience = personality.choice((0, 40, 60)) if options.deliver is None else 0
         self.control = heaps.control(rank)
         self.counts = Counts()
         self.scheduler: Scheduler | None = None
@@ -100,10 +102,20 @@ class Memory:
         chosen = self.below(n + 1) if self.nic.transfers else (self.below(n) if n > 1 else 0)
         if chosen < n:
             pending = sources[chosen].pending
-            pending.deliver(self.below(len(pending.stores)))
+            pending.deliver(self._chosen(len(pending.stores)))
             self.counts.late += 1
             return True
         return self.nic.deliver()
+
+    def under_way(self) -> bool:
+        """Whether anything can still arrive."""
+        return bool(self.nic.transfers) or any(wg.pending.stores for wg in self.scheduler.groups)
+
+    def _chosen(self, n: int) -> int:
+        """Which of `n` stores, oldest first, arrives next."""
+        if n > 1 and self.newest_first and self._bits(2):
+            return n - 1
+        return self.below(n) if n > 1 else 0
 
     def arrived(self, store: Store) -> None:
         """Counts a store that is in memory now."""
@@ -213,7 +225,7 @@ class Memory:
         parts = (1, 1, 2, 4)[self._bits(2)]
         pending.add(Store(addresses, values, low, high, owner, wg.barriers, lead, unsent), parts)
         while len(pending.stores) > self.options.pending:
-            pending.deliver(self.below(len(pending.stores)))
+            pending.deliver(self._chosen(len(pending.stores)))
 
     def wait_async(self, reading_only: bool) -> None:
         self.step()

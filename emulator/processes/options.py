@@ -13,7 +13,8 @@ class Options:
 
     Attributes:
         deliver: chance of 256, at each memory operation, that one store or transfer that is still under way arrives.
-            None: the seed picks 2, 8, 32 or 128. 256 with `pending` 0 delivers everything at once.
+            None: the seed picks 1, 2, 8 or 32, and for how long nothing arrives while all work-groups wait. 256 with `pending` 0
+            delivers everything at once.
         switch: chance of 256, at each memory operation, that another work-group of the rank goes on. None: 16, 64 or 256.
         pending: stores of one work-group that may be under way at a time.
         stall_s: seconds without any change of memory, all work-groups waiting, after which a run counts as hung

@@ -89,8 +89,8 @@ class Scheduler:
         self.live: list[WorkGroup] = []
         self.grid = (1, 1, 1)
         self.kernel = ""
-        self._rounds = 0
-        self._launches = 0
+        self._rounds = self._launches = 0
+        self._held = self._hold = 0
 
     def run(self, body: Callable[[], object], kernel: str, grid: tuple[int, int, int]) -> None:
         """Run every program of the grid; at the end of the kernel all its stores have arrived.
@@ -175,8 +175,7 @@ class Scheduler:
         if fresh:
             self._go(fresh[self.memory.below(len(fresh))])
             return
-        if not self.memory.deliver():
-            self._idle()
+        self._pass_time()
         if others:
             self._go(others[self.memory.below(len(others))])
 
@@ -189,17 +188,25 @@ class Scheduler:
                     self._rounds = 0
                     self.memory.control.idle = 0
                 return ready[self.memory.below(len(ready))] if len(ready) > 1 else ready[0]
-            if self.memory.deliver():
-                continue
-            self._idle()
+            self._pass_time()
             if self._rounds % _WAKE == 0:
                 wg = self.live[self.memory.below(len(self.live))]
                 wg.wake()
                 return wg
 
-    def _idle(self) -> None:
-        control = self.memory.control
-        control.idle = 1
+    def _pass_time(self) -> None:
+        """Everybody waits: after a while something that is under way arrives; the others get the processor meanwhile."""
+        memory = self.memory
+        self._held += 1
+        if self._held > self._hold:
+            self._held, self._hold = 0, memory.below(memory.patience + 1)
+            if memory.deliver():
+                self._rounds = min(self._rounds, _YIELDS)
+                os.sched_yield()
+                return
+        control = memory.control
+        if not memory.under_way():
+            control.idle = 1
         if control.stop:
             raise Hang("\n".join(self.describe()))
         self._rounds += 1

@@ -68,18 +68,15 @@ class Rank:
 def failure(rank: int, error: BaseException) -> tuple[str, str, str]:
     """(class, text, traceback) of what a program raised, for the caller to raise again."""
     trace = "".join(traceback.format_exception(error))
-    if isinstance(error, errors.Hang):
-        return "Hang", str(error), trace
+    places = sites.of_exception(error)
     if isinstance(error, EmulatorError):
         text = str(error)
-        if not text.startswith("work-group"):
-            text += f", at {sites.text(sites.of_exception(error)[:1])}"
-        return (
-            type(error).__name__,
-            f"rank {rank} {text}" if text.startswith("work-group") else f"rank {rank}: {text}",
-            trace,
-        )
-    where = sites.text(sites.of_exception(error)[:3])
+        if isinstance(error, errors.Hang) or not places:  # says all itself
+            return type(error).__name__, text, trace
+        if text.startswith("work-group"):
+            return type(error).__name__, f"rank {rank} {text}", trace
+        return type(error).__name__, f"rank {rank}: {text}, at {sites.text(places[:1])}", trace
+    where = sites.text(places[:3])
     return ProgramFailed.__name__, f"rank {rank}: {type(error).__name__}: {error}, at {where}", trace
 
 

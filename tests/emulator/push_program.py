@@ -88,6 +88,75 @@ def push(
 
 
 @triton.jit
+def push_descriptor(inbox, flag, out, bases, me, world, WAIT: tl.constexpr, BLOCK: tl.constexpr):
+    """The tile travels through a tensor descriptor: no barrier or release covers it until its issuer has waited for it."""
+    peer = (me + 1) % world
+    there = tl.make_tensor_descriptor(peer_ptr(inbox, bases, me, peer), shape=[BLOCK], strides=[1], block_shape=[BLOCK])
+    there.store([0], tl.arange(0, BLOCK) + me)
+    if WAIT:
+        tl.inline_asm_elementwise(
+            "cp.async.bulk.wait_group 0; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+    tl.debug_barrier()
+    tl.atomic_xchg(peer_ptr(flag, bases, me, peer), 1, sem="release", scope="sys")
+    while tl.atomic_add(flag, 0, sem="acquire", scope="sys") < 1:
+        pass
+    tl.debug_barrier()
+    tl.store(out + tl.arange(0, BLOCK), tl.load(inbox + tl.arange(0, BLOCK)))
+
+
+def descriptor(symm, wait):
+    inbox, flag = symm.empty(64, torch.int32, name="inbox"), symm.empty(1, torch.int64, name="flag")
+    out = torch.full((64,), -1, dtype=torch.int32)
+    args = {"inbox": inbox, "flag": flag, "out": out, "bases": symm.bases, "me": symm.rank, "world": symm.world_size}
+    symm.launch(push_descriptor, 1, {**args, "WAIT": wait, "BLOCK": 64})
+    return int((out != torch.arange(64) + (symm.rank - 1) % symm.world_size).sum())
+
+
+def symbol(name, *types):
+    @core.extern
+    def call(args, _semantic=None):
+        return core.extern_elementwise("", "", list(args), {types: (name, tl.int32)}, False, _semantic=_semantic)
+
+    return call
+
+
+put_signal = symbol(
+    "nvshmemx_putmem_signal_nbi_block", tl.int64, tl.int64, tl.int64, tl.int64, tl.uint64, tl.int32, tl.int32
+)
+get = symbol("nvshmemx_getmem_block", tl.int64, tl.int64, tl.int64, tl.int32)
+wait_until = symbol("nvshmem_signal_wait_until", tl.int64, tl.int32, tl.uint64)
+quiet, barrier_all = symbol("nvshmem_quiet"), symbol("nvshmem_barrier_all")
+
+
+@triton.jit
+def nvshmem(box, flag, out, me, world, SYNC: tl.constexpr, BLOCK: tl.constexpr):
+    """A put with signal to the next rank, then a get of what it put there from the rank after it."""
+    lanes = tl.arange(0, BLOCK)
+    peer = (me + 1) % world
+    tl.store(box + lanes, lanes + me * 100)
+    p = box.to(tl.int64)
+    put_signal((p + 4 * BLOCK, p, tl.cast(4 * BLOCK, tl.int64), flag.to(tl.int64), tl.cast(3, tl.uint64), 10, peer))
+    wait_until((flag.to(tl.int64), 5, tl.cast(3, tl.uint64)))  # NVSHMEM_CMP_GE
+    tl.debug_barrier()
+    tl.store(out + lanes, tl.load(box + BLOCK + lanes))
+    if SYNC:
+        barrier_all(())
+    get((p + 8 * BLOCK, p + 4 * BLOCK, tl.cast(4 * BLOCK, tl.int64), peer))
+    tl.store(out + BLOCK + lanes, tl.load(box + 2 * BLOCK + lanes))
+
+
+def nvshmem_calls(symm, sync):
+    block, n = 32, symm.world_size
+    box, flag = symm.empty((3, block), torch.int32, name="box"), symm.empty(1, torch.uint64, name="flag")
+    out = torch.full((2, block), -1, dtype=torch.int32)
+    args = {"box": box, "flag": flag, "out": out, "me": symm.rank, "world": n, "SYNC": sync, "BLOCK": block}
+    symm.launch(nvshmem, 1, args)
+    want = torch.arange(block) + 100 * torch.tensor([[(symm.rank - 1) % n], [symm.rank]])
+    return int((out != want).sum())
+
+
+@triton.jit
 def failing(x):
     if tl.program_id(0) == 1:
         tl.device_assert(tl.load(x) > 0, "must be positive")

@@ -53,6 +53,20 @@ def test_unfenced_put_gives_wrong_results(pools: dict[int, emulator.Ranks]) -> N
     assert any(tiles(pools[2], "no fence", seed, nic=True) for seed in range(8))
 
 
+def test_descriptor_store_needs_its_own_wait(pools: dict[int, emulator.Ranks]) -> None:
+    pool = pools[2]
+    assert sum(sum(pool.run(PROGRAM + "descriptor", True, seed=seed)) for seed in range(8)) == 0
+    assert any(sum(pool.run(PROGRAM + "descriptor", False, seed=seed)) for seed in range(8))
+
+
+@pytest.mark.parametrize("world_size", [1, 4])
+def test_put_signal_get_and_device_barrier(pools: dict[int, emulator.Ranks], world_size: int) -> None:
+    pool = pools[world_size]
+    assert sum(sum(pool.run(PROGRAM + "nvshmem_calls", True, seed=seed)) for seed in range(6)) == 0
+    if world_size > 1:  # without the barrier a get may come before the put whose data it wants
+        assert any(sum(pool.run(PROGRAM + "nvshmem_calls", False, seed=seed)) for seed in range(12))
+
+
 def test_wrong_kernel_can_pass_without_the_adversary(pools: dict[int, emulator.Ranks]) -> None:
     """What shows that the adversary, and not luck, finds a flag that does not release."""
     benign = emulator.Options(deliver=256, pending=0, switch=64)
@@ -177,7 +191,9 @@ def test_one_line_for_wrong_arguments(pools: dict[int, emulator.Ranks], tmp_path
 
 
 def test_heaps_that_cannot_fit() -> None:
-    with pytest.raises(emulator.OutOfHeap, match=r"^2 heaps of heap_bytes = \d+; allowed: \d+ each, the memory available$"):
+    with pytest.raises(
+        emulator.OutOfHeap, match=r"^2 heaps of heap_bytes = \d+; allowed: \d+ each, the memory available$"
+    ):
         heap.create(1 << 50, 2)
     with pytest.raises(emulator.EmulatorError, match=r"heap_bytes is 5000; allowed: multiples of 4096"):
         heap.create(5000)
