@@ -32,6 +32,7 @@ from typing import Any
 import torch
 
 from . import collectives, rdma
+from . import decomposed as decomposition
 from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
 from .bounds import sum_bound
 from .embedding_device import compute_kernel, fused_kernel
@@ -40,7 +41,7 @@ from .embedding_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
 
 __all__ = [
-    "Config", "Problem", "Tables", "bulk", "compute", "default_config", "error_bound", "fused", "logical_starts", "make_plan",
+    "Config", "Problem", "Tables", "bulk", "compute", "decomposed", "default_config", "error_bound", "fused", "logical_starts", "make_plan",
     "reference", "tuning_key",
 ]  # fmt: skip
 
@@ -187,7 +188,31 @@ def bulk(
     )
     result = out[:bags]
     parts = received.split([count * bags for count in problem.tables])
-    torch.cat([part.view(bags, -1, problem.dim) for part in parts], dim=1, out=result)
+    shaped = [p.view(bags, count, problem.dim) for p, count in zip(parts, problem.tables, strict=True)]
+    torch.cat(shaped, dim=1, out=result)
+    return result
+
+
+def decomposed(
+    symm: SymmetricMemory, problem: Problem, tables: Tables, out: torch.Tensor, config: Config | None = None
+) -> torch.Tensor:
+    """The same by decomposition (`kernels/decomposed.py`): one destination's bags after the other; arguments as `bulk`."""
+    config = config or default_config(problem, symm, "compute")
+    _check(symm, problem, tables, out, config)
+    result = out[: problem.part(symm.rank)[1]]
+
+    def empty(bags: int, owner: int) -> torch.Tensor:
+        return torch.empty((bags, problem.tables[owner], problem.dim), dtype=problem.dtype, device=symm.device)
+
+    def place(owner: int, received: torch.Tensor) -> None:
+        result[:, problem.first_table(owner) : problem.first_table(owner + 1)] = received
+
+    decomposition.all_to_all(
+        symm,
+        chunk=lambda dest: compute(symm, problem, tables, empty(problem.part(dest)[1], symm.rank), config, dest),
+        receive=lambda source: empty(len(result), source),
+        place=place,
+    )
     return result
 
 

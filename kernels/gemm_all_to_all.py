@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from . import collectives, rdma
+from . import decomposed as decomposition
 from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
 from .bounds import sum_bound
 from .errors import require
@@ -40,7 +41,7 @@ from .gemm_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
 
 __all__ = [
-    "Config", "Experts", "Problem", "bulk", "compute", "default_config", "destination_offsets", "error_bound", "even_counts",
+    "Config", "Experts", "Problem", "bulk", "compute", "decomposed", "default_config", "destination_offsets", "error_bound", "even_counts",
     "fused", "make_plan", "reference", "tuning_key",
 ]  # fmt: skip
 
@@ -223,6 +224,35 @@ def bulk(
     send = torch.empty((problem.rows, problem.n), dtype=problem.dtype, device=symm.device)
     compute(symm, problem, experts, send, config)
     collectives.all_to_all(symm, out[: sum(received)], send[: sum(sent)], received, sent)
+    return out
+
+
+def decomposed(
+    symm: SymmetricMemory,
+    problem: Problem,
+    experts: Experts,
+    out: torch.Tensor,
+    config: Config | None = None,
+    known_splits: tuple[list[int], list[int]] | None = None,
+) -> torch.Tensor:
+    """The same by decomposition (`kernels/decomposed.py`): one destination's rows after the other; arguments as `bulk`."""
+    config = config or default_config(problem, symm, "compute")
+    _check(symm, problem, experts, out, config)
+    sent, received = known_splits or splits(symm, experts)
+    products = torch.empty((problem.rows, problem.n), dtype=problem.dtype, device=symm.device)
+
+    def chunk(dest: int) -> torch.Tensor:
+        compute(symm, problem, experts, products, config, dest)
+        return products[sum(sent[:dest]) : sum(sent[: dest + 1])]
+
+    def part(source: int) -> torch.Tensor:
+        return out[sum(received[:source]) : sum(received[: source + 1])]
+
+    def place(source: int, arrived: torch.Tensor) -> None:
+        if source == symm.rank:  # the others' rows arrive in place
+            part(source).copy_(arrived)
+
+    decomposition.all_to_all(symm, chunk, receive=part, place=place)
     return out
 
 
