@@ -1,5 +1,7 @@
 """The timing model against measurements: every point, the half it was fitted on and the half it is judged on."""
 
+import textwrap
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -19,7 +21,9 @@ def rows(inputs: Inputs) -> pd.DataFrame:
 def draw(rows: pd.DataFrame) -> Figure:
     made, (axes,) = style.figure(3.2)
     points = rows[rows["kind"] == "point"]
-    words = "\n".join(f"{v.half}, {v.machine}: {v.verdict}" for v in rows[rows["kind"] == "verdict"].itertuples())
+    words = "\n".join(
+        textwrap.fill(f"{v.half}, {v.machine}: {v.verdict}", 60) for v in rows[rows["kind"] == "verdict"].itertuples()
+    )
     if points.empty:
         style.nothing(axes, f"no measured point to compare with\n{words}")
     else:

@@ -10,8 +10,8 @@ from .inputs import Inputs
 
 FILES = ("timing",)
 SERIES = {
-    "fused": "fused, zero-copy (fastest variant)",
-    "own": "own compute kernel alone",
+    "fused": "fused, zero-copy",
+    "own": "own compute alone",
     "bulk_own": "own compute + NCCL",
     "library": "library compute + NCCL",
     "library_alone": "library compute alone",
@@ -91,14 +91,13 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
     axes.set_ylim(0.3, len(cases) + 0.7)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:g}"[0] in "12346" and x >= 1 else "")
     axes.tick_params(axis="x", which="minor", labelsize=6.5)
-    axes.set_xlabel("time / physical limit (limit = 1, in µs beside the case); median, 95 % interval")
+    axes.set_xlabel("time / limit (beside the case)\nmedian, 95 % interval")
     gpus = int(rows["world_size"].max())
-    axes.set_title(
-        f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ': compute only, nothing is sent'}",
-        loc="left",
+    axes.set_title(f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ''}", loc="right")
+        f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ' (nothing is sent)'}", fontsize=8
     )
-    made.legend(loc="outside upper left", ncols=2)
+    made.legend(loc="outside upper center", ncols=2)
     style.label(made, rows, "CUDA graphs")
     return made

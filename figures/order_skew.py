@@ -49,7 +49,7 @@ def draw(rows: pd.DataFrame) -> Figure:
         axes.set_title(machine, loc="left")
         axes.set_ylabel("skew, %")
     panels[-1].set_xticks(range(len(cases)), cases, rotation=45, ha="right")
-    panels[-1].set_xlabel("{global batch | tables per GPU}; dotted: the paper's two numbers (third party)")
+    panels[-1].set_xlabel("{global batch | tables per GPU}\ndotted: the paper's two numbers")
     made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     style.label(made, rows)
     return made

@@ -54,9 +54,7 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
             axes.text(value.reduction_percent, 0.99, f" paper, {value.case} ({value.note.replace('_', ' ')})", fontsize=6.5,
                       rotation=90, va="top", ha="left", transform=axes.get_xaxis_transform())  # fmt: skip
         axes.axvline(0, color=style.COLOURS["grey"], linewidth=0.8)
-    panels[-1].set_xlabel(
-        "fused below bulk: reduction of execution time, %\n(bar: as assumed; line: link ±30 %, memory ±20 %, launch ×0.5–2)"
-    )
+    panels[-1].set_xlabel("fused below bulk: lower execution time, %\nline: link ±30 %, memory ±20 %,\nlaunch ×0.5–2")
     made.suptitle(title, fontsize=8)
     style.label(made, rows)
     return made

@@ -46,7 +46,7 @@ def rows(inputs: Inputs) -> pd.DataFrame:
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    made, (left, right) = style.figure(2.9, style.WIDE_IN, 1, 2)
+    made, (left, right) = style.figure(4.2, style.WIDE_IN, 1, 2)
     lower = rows[rows["kind"] == "reduction"]
     looks = {"strong": "-", "weak": "--", "growing": ":"}
     workloads = list(dict.fromkeys(lower["workload"]))
@@ -73,8 +73,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     left.set_xticks(sorted(lower["nodes"].unique()), [f"{n:.0f}" for n in sorted(lower["nodes"].unique())])
     left.set_xlabel("nodes of a 2-D torus")
     left.set_ylabel("whole iteration: reduction, %")
-    left.set_ylim(bottom=0)
-    left.legend(fontsize=6.5, ncols=2)
+    left.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
 
     parts = rows[rows["kind"] == "part"]
     workload = parts["workload"].iloc[0]
@@ -90,6 +89,6 @@ def draw(rows: pd.DataFrame) -> Figure:
     right.set_xticks(range(len(nodes)), [f"{n:.0f}\nbulk | fused" for n in nodes])
     right.set_ylabel("time of an iteration, ms")
     right.set_title(f"{workload}, weak scaling", loc="left")
-    right.legend(fontsize=6.5, loc="upper left")
+    right.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     style.label(made, rows)
     return made

@@ -52,8 +52,8 @@ def draw(rows: pd.DataFrame) -> Figure:
         axes.axhline(1, color=style.COLOURS["grey"], linewidth=0.8)
         axes.set_title(style.operator_title(operator), loc="left")
         axes.set_ylabel("time / bulk")
-    panels[-1].set_xticks(range(len(names)), [NAMES[n] for n in names])
-    made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    panels[-1].set_xlabel("bar: geometric mean over cases; line: range over cases; no bar: cannot do it")
+    panels[-1].set_xticks(range(len(names)), [NAMES[n] for n in names], rotation=30, ha="right")
+    made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    panels[-1].set_xlabel("bar: geometric mean over cases\nline: range; no bar: not possible")
     style.label(made, rows)
     return made

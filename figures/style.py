@@ -1,5 +1,6 @@
 """One style for every figure: column width, fonts of 7 points and more, colour-blind-safe colours, hatches for model bars."""
 
+import textwrap
 from collections.abc import Iterable
 
 import matplotlib
@@ -69,11 +70,9 @@ def label(made: Figure, rows: pd.DataFrame, note: str = "") -> None:
     backend = one_backend(rows)
     words = {"model": "timing model, nothing measured", "gpu": "measured on GPUs", "emulator": "CPU emulator"}[backend]
     machines = ", ".join(sorted(rows["machine"].unique()))
-    made.supxlabel(
-        f"backend: {backend} ({words}); machine: {machines}{'; ' + note if note else ''}",
-        fontsize=7,
-        color=COLOURS["grey"],
-    )
+    text = f"backend: {backend} ({words}); machine: {machines}{'; ' + note if note else ''}"
+    characters = int(20 * made.get_figwidth())
+    made.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=7, color=COLOURS["grey"])
 
 
 def nothing(axes: Axes, why: str) -> None:

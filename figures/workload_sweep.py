@@ -35,7 +35,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     axes.set_ylabel("pooling (rows a bag)")
     one = rows.iloc[0]
     axes.set_title(
-        f"{one['nodes']:.0f} nodes, {one['topology']}, {one['scaling']} scaling; paper: {one['paper_percent']:.0f} %",
+        f"{one['nodes']:.0f} nodes, {one['scaling']} scaling (paper: {one['paper_percent']:.0f} %)",
         loc="left",
     )
     made.colorbar(shown, ax=axes, label="reduction of an iteration, %")
