@@ -1,5 +1,7 @@
 """Every kernel of the project that is built: which operator launches it, in which role and dtype, on which problem.
 
+A compute kernel is built with the configuration of the fused one, so that their resources differ by the communication only.
+
 A catalog is a module with `ENTRIES` and `launch(entry, symm)`; `python -m kernels.build --catalog MODULE` builds another.
 Nothing here imports torch or Triton until `launch` is called, in the child that compiles.
 """
@@ -54,10 +56,6 @@ def _entries(operator: str, variants: dict[str, str]) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _config_role(entry: Entry) -> str:
-    return "compute" if entry.role == "compute" else "fused"
-
-
 def _gemv_all_reduce(entry: Entry, symm: Any, dtype: "torch.dtype") -> None:
     import torch
 
@@ -67,7 +65,7 @@ def _gemv_all_reduce(entry: Entry, symm: Any, dtype: "torch.dtype") -> None:
     weight = torch.empty(problem.m, problem.k, dtype=dtype, device=symm.device)
     x = torch.empty(problem.batch, problem.k, dtype=dtype, device=symm.device)
     out = symm.empty((problem.batch, problem.m), dtype)
-    config = op.default_config(problem, symm.as_gpu(), _config_role(entry))
+    config = op.default_config(problem, symm.as_gpu())
     if entry.variant == "compute":
         op.compute(symm, problem, weight, x, out, config)
     else:
@@ -87,7 +85,7 @@ def _embedding_all_to_all(entry: Entry, symm: Any, dtype: "torch.dtype") -> None
         indices=torch.empty(bags * 32, dtype=problem.index_dtype, device=symm.device),
         offsets=torch.empty(bags + 1, dtype=problem.index_dtype, device=symm.device),
     )
-    config = op.default_config(problem, symm.as_gpu(), _config_role(entry))
+    config = op.default_config(problem, symm.as_gpu())
     if entry.role == "compute":
         out = torch.empty(problem.batch, problem.tables[symm.rank], problem.dim, dtype=dtype, device=symm.device)
         op.compute(symm, problem, tables, out, config)
@@ -110,7 +108,7 @@ def _gemm_all_to_all(entry: Entry, symm: Any, dtype: "torch.dtype") -> None:
         counts=torch.empty(blocks, dtype=torch.int32, device=symm.device),
         dst_offsets=torch.empty(blocks, dtype=torch.int32, device=symm.device),
     )
-    config = op.default_config(problem, symm.as_gpu(), _config_role(entry))
+    config = op.default_config(problem, symm.as_gpu())
     if symm.target.is_amd and dtype != torch.float32:
         # The default is for Hopper. These have no bulk loads, and 64 KiB of LDS hold one stage of a 128 x 128 x 64 tile.
         config = replace(config, descriptors=False, block_n=128, num_stages=2)
