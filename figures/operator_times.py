@@ -96,8 +96,6 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
     axes.set_xlabel("time / limit (beside the case)\nmedian, 95 % interval")
     gpus = int(rows["world_size"].max())
     axes.set_title(f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ''}", loc="right")
-        f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ' (nothing is sent)'}", fontsize=8
-    )
     made.legend(loc="outside upper center", ncols=2)
     style.label(made, rows, "CUDA graphs")
     return made
