@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,12 @@ from .measure import run as measure_run
 
 REFERENCE = Path(__file__).parent / "reference"
 MANIFEST = "MANIFEST.sha256"
+LEAST_S = 20.0  # nothing is begun with less time left
+# Timed on NVSHMEM heaps, beside the transport that only they carry.
+RDMA_ARMS = {
+    "embedding_all_to_all": ("fused.rdma", "fused.peer", "own", "own+nccl", "bag_one+nccl"),
+    "gemm_all_to_all": ("fused.rdma", "fused.peer", "own", "own+nccl", "cublas+nccl"),
+}
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -92,49 +99,99 @@ def write_provenance(
 class Recorder:
     """One run: what it records, where, and how much time is left."""
 
-    def __init__(self, folder: Path, machine: str, clock: measure_run.Clock, source: Any, commit: str | None):
-        self.folder, self.machine, self.clock, self.source, self.commit = folder, machine, clock, source, commit
+    def __init__(self, folder: Path, machine: str, clock: measure_run.Clock, commit: str | None):
+        self.folder, self.machine, self.clock, self.commit = folder, machine, clock, commit
         self.command = "python -m experiments.record --machine " + machine
         self.left: list[str] = []
         self.failures: list[str] = []
 
-    def piece(self, name: str, work: Callable[[Path], bool], least_s: float) -> None:
-        """Do one piece if time is left for it; `work(path)` says whether the piece is complete."""
+    def piece(self, source: Any, name: str, work: Callable[[Any, Path], bool]) -> None:
+        """Do one piece if time is left for it; `work(source, path)` says whether the piece is complete."""
         from artifact import provenance
 
         path = self.folder / f"{name}.csv"
-        if self.source.agree(self.clock.left() < least_s):
+        if source.agree(self.clock.left() < LEAST_S):
             self.left.append(name)
             return
+        before = sha256(path) if path.is_file() else ""
         started, begin = provenance.now(), time.monotonic()
-        if not work(path):
+        try:
+            complete = work(source, path)
+        except ExperimentError as error:
+            self.failures.append(f"{name}: {error}")
+            complete = False
+        if not complete:
             self.left.append(name)
-        if self.source.writes and path.is_file():
+        if source.writes and path.is_file() and sha256(path) != before:
             write_provenance(path, self.machine, self.command, started, None, self.commit)
             write_manifest(self.folder)
         print(f"record: {name}: {time.monotonic() - begin:.0f} s, {self.clock.left():.0f} s left", flush=True)
 
-    def microbenchmarks(self, path: Path) -> bool:
-        if not path.is_file():
-            measure_run.microbenchmarks(self.source, self.machine, path)
+    def verify(self, source: Any, path: Path) -> bool:
+        """The sample of correctness cases, in a process of its own (virtual ranks where there is one GPU)."""
+        if path.is_file():
+            return True
+        world = source.world_size
+        where = ["--backend", "gpu", "--world", str(world)] if world > 1 else ["--backend", "gpu-virtual"]
+        command = [sys.executable, "-m", "experiments.verify", "--sample", *where, "--out", str(path)]
+        try:
+            status = subprocess.run(command, cwd=ROOT, timeout=max(1.0, self.clock.left() - 5), check=False).returncode
+        except subprocess.TimeoutExpired:
+            path.unlink(missing_ok=True)
+            return False
+        require(status == 0, "exit status of verify", status, "0")
         return True
 
-    def operator(self, name: str) -> Callable[[Path], bool]:
-        def work(path: Path) -> bool:
-            outcome = measure_run.measure(
-                self.source,
-                name,
-                cases.timing(name),
-                self.machine,
-                path,
-                self.clock,
-                report=lambda text: print(text, flush=True),
-            )
+    def microbenchmarks(self, source: Any, path: Path) -> bool:
+        if not path.is_file():
+            measure_run.microbenchmarks(source, self.machine, path)
+        return True
+
+    def operator(self, name: str, only: tuple[str, ...] = ()) -> Callable[[Any, Path], bool]:
+        """The timing cases of an operator: all arms, or those named."""
+
+        def work(source: Any, path: Path) -> bool:
+            say = lambda text: print(text, flush=True)
+            jobs = cases.timing(name)
+            outcome = measure_run.measure(source, name, jobs, self.machine, path, self.clock, report=say, only=only)
             self.failures += outcome.failures
-            print(f"record: {name}: {outcome.line()}", flush=True)
+            print(f"record: {path.stem}: {outcome.line()}", flush=True)
             return not outcome.left
 
         return work
+
+    def study(self, name: str) -> Callable[[Any, Path], bool]:
+        from .studies import STUDIES
+
+        return lambda source, path: STUDIES[name].run(source, self.machine, path, self.clock)
+
+
+def pieces(world: int) -> dict[str, tuple[str | None, str]]:
+    """What is recorded with `world` GPUs: name of the piece -> (symmetric-memory backend, kind of piece), in order."""
+    from .studies import STUDIES
+
+    found: dict[str, tuple[str | None, str]] = {
+        "verify": (None, "verify"),
+        microbench_operator: (None, "microbenchmarks"),
+    }
+    found |= {name: (None, "operator") for name in cases.OPERATORS}
+    for name, study in STUDIES.items():
+        if world in study.worlds and name != "staging":
+            found[name] = (None, "study")
+    # With several GPUs the staging study also runs the rdma transport, on heaps that NVSHMEM made.
+    found["staging"] = ("NVSHMEM" if world > 1 else None, "study")
+    if world > 1:
+        found |= {f"{name}_rdma": ("NVSHMEM", "rdma") for name in RDMA_ARMS}
+    return found
+
+
+def _work(recorder: Recorder, name: str, kind: str) -> Callable[[Any, Path], bool]:
+    """The work of a piece."""
+    if kind == "operator":
+        return recorder.operator(name)
+    if kind == "rdma":
+        return recorder.operator(name.removesuffix("_rdma"), RDMA_ARMS[name.removesuffix("_rdma")])
+    return recorder.study(name) if kind == "study" else getattr(recorder, kind)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -155,25 +212,22 @@ def main(arguments: list[str] | None = None) -> int:
     clock = measure_run.Clock(options.time_limit)
     world = world_of(options.machine)
     require(world in ranks.world_sizes("gpu"), "GPUs", ranks.gpu_count(), f"{world} for {options.machine}")
-    from .studies import STUDIES
-
-    names = (microbench_operator, *cases.OPERATORS, *STUDIES)
+    plan = pieces(world)
     for name in options.only or ():
-        require(name in names, "--only", name, ", ".join(names))
-    with measure_run.open_source(world) as source:
-        recorder = Recorder(folder, options.machine, clock, source, options.commit)
-        for name in options.only or names:
-            if name == microbench_operator:
-                recorder.piece(name, recorder.microbenchmarks, 20.0)
-            elif name in cases.OPERATORS:
-                recorder.piece(name, recorder.operator(name), 20.0)
-            elif world in STUDIES[name].worlds:
-                recorder.piece(
-                    name, lambda path, n=name: STUDIES[n].run(recorder.source, options.machine, path, clock), 20.0
-                )
+        require(name in plan, "--only", name, ", ".join(plan))
+    recorder, writes = Recorder(folder, options.machine, clock, options.commit), True
+    for symmetric in (None, "NVSHMEM"):
+        mine = {n: kind for n, (backend, kind) in plan.items() if backend == symmetric and n in (options.only or plan)}
+        if mine and clock.left() < LEAST_S:
+            recorder.left += list(mine)
+        elif mine:
+            with ranks.gpus(world, measure_run.HEAP_BYTES, symmetric) as source:
+                for name, kind in mine.items():
+                    recorder.piece(source, name, _work(recorder, name, kind))
+                writes = source.writes
     for name in cases.OPERATORS:
         found = rows.read(folder / f"{name}.csv", rows.TIMING)
-        if found and source.writes:
+        if found and writes:
             print(f"\n{name} on {options.machine}: median us, CUDA graphs, maximum over ranks")
             print("\n".join(table.summary(list(found))))
     for failure in recorder.failures:

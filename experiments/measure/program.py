@@ -9,6 +9,7 @@ import torch
 from .. import operators
 from ..cases import Case
 from ..ranks import one_line
+from ..studies import arms as study_arms
 from ..verify.program import compare
 from . import arms as all_arms
 from . import health, microbench, schedule
@@ -77,8 +78,17 @@ def _check(
     return {"max_abs_error": error, "bound": bound, "ok": ok}
 
 
-def run_case(symm: Any, operator: str, case: Case, samples: int, eager_samples: int, seed: int) -> dict[str, Any]:
-    """All arms of one case on this rank.
+def run_case(
+    symm: Any,
+    operator: str,
+    case: Case,
+    samples: int,
+    eager_samples: int,
+    seed: int,
+    study: str = "",
+    only: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """All arms of one case on this rank, or those of a study, or `only` those named.
 
     Returns: {"arms": {name: {strategy, face, reason | graph, eager, calls, check}}, "health": [before, after], "slots": n,
     "seed": seed}; times are microseconds a call on this rank, in the order of the samples.
@@ -91,8 +101,12 @@ def run_case(symm: Any, operator: str, case: Case, samples: int, eager_samples: 
     slots = [adapter.operands(problem, case, symm.rank, seed + slot, symm.device) for slot in range(n_slots)]
     bench = all_arms.Bench(symm, adapter, case, problem, slots)
     stream = torch.cuda.Stream()
-    arms = {arm.name: arm for arm in all_arms.of(bench)}
-    found: dict[str, dict[str, Any]] = {n: {"strategy": a.strategy, "face": a.face} for n, a in arms.items()}
+    arms = {arm.name: arm for arm in (study_arms.ARMS[study](bench) if study else all_arms.of(bench))}
+    arms = {name: arm for name, arm in arms.items() if name in (only or arms)}
+    found: dict[str, dict[str, Any]] = {
+        n: {"strategy": a.strategy, "face": a.face} | ({"setting": a.setting} if a.setting else {})
+        for n, a in arms.items()
+    }
     captured: dict[str, Captured] = {}
     for name, arm in arms.items():
         ready = _prepare(symm, arm.make, n_slots, None, stream)

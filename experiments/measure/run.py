@@ -107,8 +107,9 @@ def measure(
     samples: int = SAMPLES,
     eager_samples: int = EAGER_SAMPLES,
     report: Any = print,
+    only: tuple[str, ...] = (),
 ) -> Outcome:
-    """Measure `jobs` that `out` does not hold yet, within the clock; each is written when it is done."""
+    """Measure `jobs` that `out` does not hold yet, within the clock; each is written when it is done. `only`: arms to time."""
     found: list[dict[str, Any]] = list(rows.read(out, rows.TIMING))
     notes = read_notes(out)
     done = {r["case"] for r in found if r["arm"] != "all"}
@@ -130,8 +131,9 @@ def measure(
         start = time.monotonic()
         try:
             reports = source.run(
-                program.run_case, operator, case, samples, eager_samples, case_seed(case), timeout_s=CASE_TIMEOUT_S
-            )
+                program.run_case, operator, case, samples, eager_samples, case_seed(case), "", only,
+                timeout_s=CASE_TIMEOUT_S,
+            )  # fmt: skip
         except ExperimentError as error:
             found.append(table.failed_case(operator, case, machine, source.world_size, str(error)))
             rows.write(out, found, rows.TIMING)

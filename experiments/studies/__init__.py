@@ -19,4 +19,24 @@ class Study:
     run: Callable[[Any, str, Path, Any], bool]
 
 
-STUDIES: dict[str, Study] = {}
+def _with_arms(name: str) -> Callable[[Any, str, Path, Any], bool]:
+    def run(source: Any, machine: str, out: Path, clock: Any) -> bool:
+        from . import engine
+
+        return engine.run(name, source, machine, out, clock)
+
+    return run
+
+
+def _timeline(source: Any, machine: str, out: Path, clock: Any) -> bool:
+    from . import timeline
+
+    return timeline.run(source, machine, out, clock)
+
+
+STUDIES: dict[str, Study] = {
+    "occupancy": Study((1, 2, 4, 8), _with_arms("occupancy")),
+    "order": Study((2, 4, 8), _with_arms("order")),
+    "staging": Study((1, 2, 4, 8), _with_arms("staging")),
+    "timeline": Study((1, 2, 4, 8), _timeline),
+}

@@ -32,6 +32,7 @@ class Arm:
         stage: "partial" (this rank's product alone) or "result" (after communication).
         roundings: times a value is rounded to the dtype on its way beyond the fused kernel's single time; widens the bound.
         eager: whether it is timed outside of graphs too.
+        setting: in a study, the parameter that this arm varies and its value.
         view: what turns the result into the layout of the reference, for the check only; never timed.
     """
 
@@ -43,6 +44,7 @@ class Arm:
     roundings: int = 0
     eager: bool = True
     view: Callable[[torch.Tensor], torch.Tensor] = lambda result: result
+    setting: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
