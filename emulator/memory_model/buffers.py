@@ -83,7 +83,17 @@ class Buffer:
         poison: whether a plain load of memory that nobody has written is reported.
     """
 
-    def __init__(self, name: str, rank: int, mem: np.ndarray, cell: int, *, shared: bool = True, poison: bool = False, dtype: str = ""):
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        mem: np.ndarray,
+        cell: int,
+        *,
+        shared: bool = True,
+        poison: bool = False,
+        dtype: str = "",
+    ):
         self.name, self.rank, self.mem, self.cell, self.shared, self.poison = name, rank, mem, cell, shared, poison
         self.n = len(mem) // cell
         self.dtype = dtype

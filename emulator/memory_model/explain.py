@@ -37,7 +37,13 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
         return f"{a.thread.name} has raised no flag after it"
     found = _pair(flags, reads)
     if found is None:  # through somebody in between: who has read a flag of the first?
-        reads = [(t, e) for t in memory.threads if t is not a.thread for e in t.log if e[0] == "read" and e[1].thread is not t]
+        reads = [
+            (t, e)
+            for t in memory.threads
+            if t is not a.thread
+            for e in t.log
+            if e[0] == "read" and e[1].thread is not t
+        ]
         found = _pair(flags, reads)
         if found is not None:
             b = replace(b, thread=found[1])

@@ -187,8 +187,12 @@ class Memory:
         self.stale_reads += 1
         i, cells, old = w.buf.last.item(w.lo), w.cells(), None
         while i != (m.id if m is not None else 0):
-            prev, old = self.messages[i].before(cells)
-            i = int(prev[0])
+            over = self.messages[i]
+            if over.where.n == 1:
+                i, old = over.prev, over.old
+            else:
+                prev, old = over.before(cells)
+                i = int(prev[0])
         return np.ascontiguousarray(old).reshape(-1).view(dtype).copy()
 
     def _observe(self, t: Thread, m: Message, sem: Sem, scope: Scope) -> None:

@@ -59,7 +59,7 @@ class Detector:
         self._report = report
         self._told: set = set()
         self._sets: list[tuple[Read, ...]] = [()]
-        self._grown: dict[tuple, int] = {}
+        self._grown: dict[int, int] = {}  # (set, kind of read) -> set with it, packed into one integer
 
     def tell(self, kind: str, w: Where, cell: int, earlier: Access | None, later: Access) -> None:
         key = (kind, w.buf.name, earlier and earlier.site, later.site)
@@ -113,7 +113,7 @@ class Detector:
         reads[slice(w.lo, w.hi) if w.idx is None else w.idx] = new[inverse]
 
     def _with(self, old: int, t: Thread, strong: bool, scope: Scope, site: Any, op: str, put: int) -> int:
-        key = (old, t.index, t.now, strong)
+        key = (old << 1 | strong) << 56 | t.index << 32 | t.now
         new = self._grown.get(key)
         if new is None:
             # A read ordered before this one is implied by it, unless it is plain and this one strong.
@@ -121,7 +121,7 @@ class Detector:
             new = len(self._sets)
             self._sets.append((*kept, Read(t, strong, scope, site, op, put)))
             self._grown[key] = new
-            self._grown[(new, t.index, t.now, strong)] = new
+            self._grown[(new << 1 | strong) << 56 | t.index << 32 | t.now] = new
         return new
 
     def check_reads(self, t: Thread, w: Where, sem: Sem, scope: Scope, site: Any, op: str) -> int:
@@ -138,7 +138,9 @@ class Detector:
                     outlives += (r,)
                     continue
                 kind = "scope" if sem and r.strong else "race"
-                earlier = Access(r.thread, r.clock, r.op, r.site, Sem.RELAXED if r.strong else Sem.PLAIN, r.scope, r.time)
+                earlier = Access(
+                    r.thread, r.clock, r.op, r.site, Sem.RELAXED if r.strong else Sem.PLAIN, r.scope, r.time
+                )
                 self.tell(kind, w, self._first(w, w.buf.reads, i), earlier, Access(t, t.now, op, site, sem, scope))
         if not outlives:
             return 0

@@ -42,10 +42,17 @@ class ReplayBackend:
         """[(cells, positions among the lanes)], one for each buffer that the addresses lie in; mostly one."""
         rank, n = self.group.rank, addresses.size
         lo, last = int(addresses[0]), int(addresses[-1])
-        if n == 1 or (last - lo == (n - 1) * itemsize and (n < 3 or not (addresses[1:] - addresses[:-1] != itemsize).any())):
+        if n == 1 or (
+            last - lo == (n - 1) * itemsize and (n < 3 or not (addresses[1:] - addresses[:-1] != itemsize).any())
+        ):
             buf, offset = self.run.world.find(rank, lo, lo + n * itemsize)
             cell = _cell(buf, offset, itemsize)
-            return [(Where(buf, offset // cell, (offset + n * itemsize) // cell, None, _key(offset, itemsize, lanes)), slice(None))]
+            return [
+                (
+                    Where(buf, offset // cell, (offset + n * itemsize) // cell, None, _key(offset, itemsize, lanes)),
+                    slice(None),
+                )
+            ]
         lo, hi = int(addresses.min()), int(addresses.max()) + itemsize
         try:
             buf, offset = self.run.world.find(rank, lo, hi)
@@ -137,11 +144,11 @@ class ReplayBackend:
         joins = scalar and result_used()
         if op is Rmw.ADD and scalar and not sem.releases and not values.any():
             # Triton compiles it to ld.relaxed / ld.acquire by thread 0 (../README.md, "Triton")
-            make = lambda w, _, at: Op(  # noqa: E731
+            make = lambda w, _, at: Op(
                 ops.LOAD, at, name, w, values.dtype, sem, scope, lead=True, joins=joins, scalar=True
             )  # fmt: skip
         else:
-            make = lambda w, part, at: Op(  # noqa: E731
+            make = lambda w, part, at: Op(
                 ops.RMW, at, name, w, values.dtype, sem, scope, change=lambda old: combine(op, old, values[part]), lead=scalar,
                 joins=joins, scalar=scalar,
             )  # fmt: skip
@@ -207,7 +214,9 @@ class ReplayNic:
         operand = np.array([signal.value & ((1 << 64) - 1)], np.uint64)
         return self._span(signal.address, 8, peer, name), lambda old: combine(kind, old, operand), U64
 
-    def put(self, target: int, source: int, nbytes: int, peer: int, signal: Signal | None, blocking: bool, block: bool) -> None:
+    def put(
+        self, target: int, source: int, nbytes: int, peer: int, signal: Signal | None, blocking: bool, block: bool
+    ) -> None:
         name = "put" if signal is None else "put with signal"
         flag = None if signal is None else self._flag(signal, peer, name)
         to, of = self._span(target, nbytes, peer, name), self._span(source, nbytes, None, name)

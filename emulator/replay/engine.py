@@ -3,6 +3,7 @@
 import zlib
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 
 from ..memory_model import Conflict, Memory, Message, Scope, Sem, Where, sync
@@ -152,7 +153,7 @@ class Run:
         self.current = wg
         try:
             op = wg.start() if first else wg.advance(result)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever a kernel raises is a finding)
             self.failed(wg, error)
         if op is None:
             self._ended(wg)
@@ -239,7 +240,9 @@ class Run:
             self._mark(wg, op, len(memory.messages))
         elif kind == ops.RMW:
             before = len(memory.changed)
-            result = memory.rmw(wg.lead if op.lead else wg.tile, w, op.dtype, op.change, op.sem, op.scope, op.site, op.name)
+            result = memory.rmw(
+                wg.lead if op.lead else wg.tile, w, op.dtype, op.change, op.sem, op.scope, op.site, op.name
+            )
             if len(memory.changed) > before and (memory.newest(w, op.dtype) != result).any():
                 self._news(wg)
             else:  # stored nothing new: nobody's wait can end by it
@@ -285,7 +288,10 @@ class Run:
         """Copy to a peer by the NIC; with a flag, raise it after this copy's own data."""
         engine, source, values = wg.nic(op.peer), op.source, None
         if op.lead:  # blocking: the source has been read when the call returns
-            values, source = self.memory.load(wg.lead, source, op.dtype, Sem.PLAIN, Scope.SYS, op.site, f"{op.name} (source)"), None
+            values, source = (
+                self.memory.load(wg.lead, source, op.dtype, Sem.PLAIN, Scope.SYS, op.site, f"{op.name} (source)"),
+                None,
+            )
         data: Message = engine.copy(wg.lead, source, op.where, values, op.dtype, op.site, op.name)
         self._mark(wg, op, data.id)
         self._news(wg)
@@ -295,11 +301,8 @@ class Run:
 
     def _mark(self, wg: WorkGroup, op: Op, value: int) -> None:
         """Take the operation into the digest: who, what, where and, of scalars, which value."""
-        w = op.where
-        h = self.digest
-        for part in (*wg.key, *op.mark, w.buf.rank, w.lo, w.n, value):
-            h = ((h ^ (part & _MASK)) * _PRIME) & _MASK
-        self.digest = h
+        h = ((((self.digest ^ wg.mark) * _PRIME ^ op.mark) * _PRIME) ^ value) * _PRIME & _MASK
+        self.digest = h ^ (h >> 32)
 
     # ------------------------------------------------------------------------------------------------------ spinning
     def _news(self, wg: WorkGroup) -> None:

@@ -45,7 +45,7 @@ class Host:
         run.in_host = self
         try:
             asked = self._green.switch(answer)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever a program raises is a finding)
             run.failed(self, error)
         finally:
             run.in_host = None
@@ -143,5 +143,7 @@ class ReplaySymmetricMemory:
     ) -> None:  # fmt: skip
         """Run `grid` programs of the kernel to their ends. A kernel that waits may not have more than are resident."""
         if waits and grid > self._run.options.resident:
-            raise EmulatorError(f"grid is {grid}; allowed: up to {self._run.options.resident} resident work-groups for a kernel that waits")
+            raise EmulatorError(
+                f"grid is {grid}; allowed: up to {self._run.options.resident} resident work-groups for a kernel that waits"
+            )
         self._host.ask("launch", Launch(kernel, grid, args))

@@ -18,9 +18,24 @@ def hang_report(run: "Run") -> Report:
             sites.add(site_text(op.site))
             last = run.memory.messages[where.buf.last.item(where.lo)]
             value = value_at(where.buf, where.lo)
-            writer = "nobody has written it" if last is None else f"last written by {last.thread.name} {site_text(last.site)}{_is(run, last.thread.name)}"
-            lines.append(f"{wg.name} waits at {site_text(op.site)} for {element(where.buf, where.lo)} = {value}; {writer}")
-            waits.append({"who": wg.name, "site": site_text(op.site), "buffer": where.buf.name, "owner": where.buf.rank, "index": where.lo, "value": value})
+            writer = (
+                "nobody has written it"
+                if last is None
+                else f"last written by {last.thread.name} {site_text(last.site)}{_is(run, last.thread.name)}"
+            )
+            lines.append(
+                f"{wg.name} waits at {site_text(op.site)} for {element(where.buf, where.lo)} = {value}; {writer}"
+            )
+            waits.append(
+                {
+                    "who": wg.name,
+                    "site": site_text(op.site),
+                    "buffer": where.buf.name,
+                    "owner": where.buf.rank,
+                    "index": where.lo,
+                    "value": value,
+                }
+            )
     for wg in run.meeting.values():
         lines.append(f"{wg.name} waits at {site_text(wg.pending.site)} in nvshmem_barrier_all")
     for host in run.hosts:
@@ -32,7 +47,10 @@ def hang_report(run: "Run") -> Report:
             )
         elif host.asked in ("barrier", "exchange"):
             ended = [h.rank for h in run.hosts if h.finished]
-            lines.append(f"{host.name} waits in {host.asked}" + (f"; rank {', '.join(map(str, ended))} has ended" if ended else ""))
+            lines.append(
+                f"{host.name} waits in {host.asked}"
+                + (f"; rank {', '.join(map(str, ended))} has ended" if ended else "")
+            )
     starved = any(host.waiting for host in run.hosts)
     text = "nobody can go on\n  " + "\n  ".join(lines)
     return Report("hang", text, run.seed, tuple(sorted(sites)), {"waits": waits, "not_started": starved})

@@ -46,11 +46,22 @@ class Op:
         change: Callable[[np.ndarray], np.ndarray | None] | None = None, *, lead: bool = False, everyone: bool = False,
         joins: bool = False, peer: int = -1, source: Where | None = None, scalar: bool = False,
     ):  # fmt: skip
-        self.kind, self.site, self.name, self.where, self.dtype, self.sem, self.scope = kind, site, name, where, dtype, sem, scope
+        self.kind, self.site, self.name, self.where, self.dtype, self.sem, self.scope = (
+            kind,
+            site,
+            name,
+            where,
+            dtype,
+            sem,
+            scope,
+        )
         self.values, self.change, self.lead, self.everyone, self.joins = values, change, lead, everyone, joins
         self.peer, self.source, self.scalar = peer, source, scalar
         self.local = kind in _LOCAL and not (kind == FENCE and values)  # sc fences order threads with one another
-        self.mark = (kind, int(sem), int(scope))
+        self.mark = 0
+        if where is not None:
+            place = ((where.buf.rank << 40) + where.lo * where.buf.cell) * 0x9E3779B97F4A7C15 + where.n * where.buf.cell
+            self.mark = (place << 16 | kind << 8 | int(sem) << 4 | int(scope)) & ((1 << 64) - 1)
 
     def same(self, other: "Op") -> bool:
         """Whether both ask for the same thing (used to check that a re-run of a work-group follows its record)."""

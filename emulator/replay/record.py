@@ -30,7 +30,7 @@ class Node:
 class Root:
     """All that is known of one work-group of one launch with one set of arguments."""
 
-    __slots__ = ("states", "start")
+    __slots__ = ("start", "states")
 
     def __init__(self) -> None:
         self.start: Node | None = None

@@ -110,7 +110,9 @@ def _side(access: Access | None) -> dict[str, Any] | None:
 def fault_report(run: "Run", wg: Any, op: Any) -> Report:
     """An address that the rank may not use."""
     text = f"{wg.name} {op.name} {site_text(op.site)}: {op.values}"
-    return Report("address", text, run.seed, (site_text(op.site),), {"who": wg.name, "rank": wg.rank, "problem": op.values})
+    return Report(
+        "address", text, run.seed, (site_text(op.site),), {"who": wg.name, "rank": wg.rank, "problem": op.values}
+    )
 
 
 def error_report(run: "Run", actor: Any, error: BaseException) -> Report:
@@ -121,4 +123,6 @@ def error_report(run: "Run", actor: Any, error: BaseException) -> Report:
     frames = traceback.extract_tb(root.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     text = f"{actor.name} raised {type(root).__name__}{where}: {str(root).strip()}"
-    return Report("error", text, run.seed, (where.removeprefix(" at "),), {"who": actor.name, "rank": actor.rank}, error)
+    return Report(
+        "error", text, run.seed, (where.removeprefix(" at "),), {"who": actor.name, "rank": actor.rank}, error
+    )

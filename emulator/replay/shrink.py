@@ -57,7 +57,7 @@ def shrink(
     if fails is None:
         if wanted is None:
             raise ValueError("nothing to shrink: the run has no report, and no `fails` was given")
-        fails = lambda r: any(x.alike(wanted) for x in r.reports)  # noqa: E731
+        fails = lambda r: any(x.alike(wanted) for x in r.reports)
     runs = 0
 
     def attempt(items: list[tuple]) -> ReplayResult | None:
@@ -67,7 +67,9 @@ def shrink(
         result = replayer.run(failed.seed, replace(options, decisions=decisions, trace=0))
         return result if fails(result) else None
 
-    items = [(0, k, v) for k, v in failed.decisions.switches.items()] + [(1, k, v) for k, v in failed.decisions.choices.items()]
+    items = [(0, k, v) for k, v in failed.decisions.switches.items()] + [
+        (1, k, v) for k, v in failed.decisions.choices.items()
+    ]
     best = items
     if attempt([]) is not None:
         best = []

@@ -3,13 +3,13 @@
 import dis
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from types import CodeType, FrameType
 
 from ..sites import _of_kernel as is_kernel
 
 
-@lru_cache(maxsize=None)
+@cache
 def _used(code: CodeType, at: int) -> bool:
     """Whether the value of the call at instruction offset `at` is used: not dropped, and not only kept in a name never read."""
     instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "NOP", "EXTENDED_ARG")]

@@ -32,6 +32,7 @@ class WorkGroup:
         self, key: tuple[int, int, int], memory: Memory, body: Callable[[], None], root: Root | None, locate: Locate, kernel: str
     ):  # fmt: skip
         self.key, self.rank, self.kernel = key, key[0], kernel
+        self.mark = key[0] << 48 | key[1] << 24 | key[2]  # of the work-group, in the digest
         self.name = f"rank {key[0]} WG {key[2]}"
         block = key
         self.lead = memory.thread(self.rank, block, "lead", self.name)
@@ -89,7 +90,9 @@ class WorkGroup:
         self._path = []
         asked = self._resume(None)
         if asked is None or not asked.same(self._node.op):
-            raise AssertionError(f"{self.name} does not repeat itself: {asked and asked.site} instead of {self._node.op.site}")
+            raise AssertionError(
+                f"{self.name} does not repeat itself: {asked and asked.site} instead of {self._node.op.site}"
+            )
 
     def _record(self, node: Node, key: bytes, result: np.ndarray | None, following: Node | None) -> Node:
         op = self._resume(result)
@@ -135,7 +138,9 @@ class WorkGroup:
     def nic(self, peer: int) -> Engine:
         """The NIC's view of this work-group's puts to one peer: they are unordered with one another."""
         if peer not in self.nics:
-            self.nics[peer] = Engine(self._memory, self._memory.thread(self.rank, None, "nic", f"{self.name} NIC to rank {peer}"))
+            self.nics[peer] = Engine(
+                self._memory, self._memory.thread(self.rank, None, "nic", f"{self.name} NIC to rank {peer}")
+            )
         return self.nics[peer]
 
     def tma_engine(self) -> Engine:

@@ -47,7 +47,9 @@ class World:
         self.memory = [self.maps[r, r].numpy() for r in range(world_size)]
         self._segments = sorted((t.data_ptr(), t.data_ptr() + heap_bytes, v, o) for (v, o), t in self.maps.items())
         self._starts = [s[0] for s in self._segments]
-        self._allocations: list[tuple[int, int, torch.dtype, list[Buffer]]] = []  # offset, bytes, dtype, one buffer a rank
+        self._allocations: list[
+            tuple[int, int, torch.dtype, list[Buffer]]
+        ] = []  # offset, bytes, dtype, one buffer a rank
         self._offsets: list[int] = []
         self._private: list[dict[int, Buffer]] = []  # per rank, by order of registration
         self._high = 0
@@ -68,7 +70,9 @@ class World:
         """int64 [world_size]: the heaps' addresses as `rank` maps them."""
         return torch.tensor([self.maps[rank, o].data_ptr() for o in range(self.world_size)], dtype=torch.int64)
 
-    def empty(self, rank: int, shape: tuple[int, ...] | int, dtype: torch.dtype, name: str, poison: bool) -> torch.Tensor:
+    def empty(
+        self, rank: int, shape: tuple[int, ...] | int, dtype: torch.dtype, name: str, poison: bool
+    ) -> torch.Tensor:
         """The next symmetric allocation of `rank`; every rank's n-th must be alike."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         nbytes, k = prod(sizes) * dtype.itemsize, self._taken[rank]
@@ -97,7 +101,9 @@ class World:
             self._high = max(self._high, self._top)
         offset, have, kind, _ = self._allocations[k]
         if (have, kind) != (nbytes, dtype):
-            raise EmulatorError(f"symmetric allocation {k} of rank {rank} is {sizes} {dtype}; allowed: {have} bytes of {kind}, as on the other ranks")
+            raise EmulatorError(
+                f"symmetric allocation {k} of rank {rank} is {sizes} {dtype}; allowed: {have} bytes of {kind}, as on the other ranks"
+            )
         return self.maps[rank, rank][offset : offset + nbytes].view(dtype).view(sizes)
 
     def register(self, rank: int, tensor: torch.Tensor, name: str) -> Buffer | None:
@@ -135,7 +141,9 @@ class World:
         if k >= 0 and lo < self._segments[k][1]:
             start, _, viewer, owner = self._segments[k]
             if viewer != rank:
-                raise Fault(f"uses an address of rank {owner}'s heap that is valid on rank {viewer} only (byte {lo - start} of the heap)")
+                raise Fault(
+                    f"uses an address of rank {owner}'s heap that is valid on rank {viewer} only (byte {lo - start} of the heap)"
+                )
             return self._in_heap(owner, lo - start, hi - start)
         private = self._tensors[rank]
         at = bisect.bisect_right(private, lo, key=lambda e: e[0]) - 1
@@ -169,7 +177,9 @@ class World:
             if hi <= offset + nbytes:
                 return bufs[owner], lo - offset
             past = hi - offset - nbytes
-            raise Fault(f"runs {past} bytes past the end of `{bufs[owner].name}` ({nbytes} bytes) in rank {owner}'s heap")
+            raise Fault(
+                f"runs {past} bytes past the end of `{bufs[owner].name}` ({nbytes} bytes) in rank {owner}'s heap"
+            )
         raise Fault(f"byte {lo} of rank {owner}'s heap is in no symmetric buffer")
 
     def _near(self, rank: int, lo: int) -> str:

@@ -10,7 +10,6 @@ from emulator.replay import Replayer, ReplayOptions, ReplayResult, shrink
 from tests.emulator import replay_kernels
 
 
-
 def call(symm: object, name: str, args: tuple, how: dict[str, Any]) -> Any:
     """The function of that name in this module (`symm` is the lone rank of the process that interprets)."""
     return globals()[name](*args, **how)
@@ -32,7 +31,9 @@ def portable(result: ReplayResult) -> ReplayResult:
     return replace(result, reports=tuple(replace(r, error=None) for r in result.reports))
 
 
-def runs(program: str, seeds: int = 20, world_size: int = 2, options: dict | None = None, first: int = 0, **how: Any) -> list[ReplayResult]:
+def runs(
+    program: str, seeds: int = 20, world_size: int = 2, options: dict | None = None, first: int = 0, **how: Any
+) -> list[ReplayResult]:
     """Results of `seeds` runs, stopping early at nothing."""
     there, options = replayer(program, world_size, how), ReplayOptions(**(options or {}))
     return [portable(there.run(seed, options)) for seed in range(first, first + seeds)]

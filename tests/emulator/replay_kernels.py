@@ -34,7 +34,9 @@ def push_kernel(
         if BEFORE:
             tl.debug_barrier()
         if FENCE:
-            tl.inline_asm_elementwise("fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
+            tl.inline_asm_elementwise(
+                "fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+            )
         if ORDER == "data first":
             tl.atomic_xchg(flag, epoch, sem=SEM, scope=SCOPE)
     for t in range(pid, TILES, WGS):
@@ -50,7 +52,9 @@ def push_kernel(
         if SPIN == "volatile, fence":
             while tl.load(flags + t, volatile=True) < epoch:
                 pass
-            tl.inline_asm_elementwise("fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
+            tl.inline_asm_elementwise(
+                "fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+            )
         if SPIN == "plain":
             seen = tl.load(flags + t)
             while seen < epoch:
@@ -168,7 +172,15 @@ def addresses(symm, mode: str) -> int:
     buf = symm.empty(16, torch.int32, "buf")
     peers = symm.exchange(buf.data_ptr())
     table = torch.tensor([peers[(symm.rank + 1) % symm.world_size]])
-    args = {"buf": buf, "table": table, "bases": symm.bases, "me": symm.rank, "WORLD": symm.world_size, "MODE": mode, "BLOCK": 16}
+    args = {
+        "buf": buf,
+        "table": table,
+        "bases": symm.bases,
+        "me": symm.rank,
+        "WORLD": symm.world_size,
+        "MODE": mode,
+        "BLOCK": 16,
+    }
     symm.launch(address_kernel, 1, args)
     return 0
 
@@ -177,7 +189,7 @@ def addresses(symm, mode: str) -> int:
 def wait_kernel(flags, bases, me, WORLD: tl.constexpr, WGS: tl.constexpr, MODE: tl.constexpr):
     pid = tl.program_id(0)
     peer = (me + 1) % WORLD
-    if MODE == "nobody raises it":
+    if MODE == "nobody raises it":  # noqa: SIM102 (a constant, and a value of the device)
         if pid == 0:
             while tl.atomic_add(flags + 5, 0, sem="acquire", scope="sys") < 1:
                 pass
@@ -229,7 +241,15 @@ def send_kernel(inbox, flag, bases, me, WORLD: tl.constexpr, WAIT: tl.constexpr,
 def host_reads(symm, wait: bool, write: bool = False) -> int:
     """The host reads (or fills) its inbox after a kernel that did or did not wait for what a peer puts there."""
     inbox, flag = symm.empty(64, torch.int32, "inbox"), symm.empty(1, torch.int32, "flag")
-    args = {"inbox": inbox, "flag": flag, "bases": symm.bases, "me": symm.rank, "WORLD": symm.world_size, "WAIT": wait, "BLOCK": 64}
+    args = {
+        "inbox": inbox,
+        "flag": flag,
+        "bases": symm.bases,
+        "me": symm.rank,
+        "WORLD": symm.world_size,
+        "WAIT": wait,
+        "BLOCK": 64,
+    }
     symm.launch(send_kernel, 1, args)
     if write:
         inbox.zero_()
@@ -263,7 +283,15 @@ def descriptor_kernel(out, flag, bases, me, WORLD: tl.constexpr, WAIT: tl.conste
 def descriptor(symm, wait: str) -> int:
     """Wrong elements after a tensor-descriptor store and a flag."""
     out, flag = symm.empty((16, 16), torch.float32, "out"), symm.empty(1, torch.int32, "flag")
-    args = {"out": out, "flag": flag, "bases": symm.bases, "me": symm.rank, "WORLD": symm.world_size, "WAIT": wait, "BLOCK": 16}
+    args = {
+        "out": out,
+        "flag": flag,
+        "bases": symm.bases,
+        "me": symm.rank,
+        "WORLD": symm.world_size,
+        "WAIT": wait,
+        "BLOCK": 16,
+    }
     symm.launch(descriptor_kernel, 1, args)
     return int((out != 8).sum())
 
@@ -331,7 +359,16 @@ def rdma(symm, how: str) -> int:
     """Wrong elements of what two puts brought."""
     outbox, inbox = symm.empty(32, torch.int32, "outbox"), symm.empty(32, torch.int32, "inbox")
     flag, out = symm.empty(1, torch.int64, "flag"), torch.zeros(32, dtype=torch.int32)
-    args = {"outbox": outbox, "inbox": inbox, "flag": flag, "out": out, "me": symm.rank, "WORLD": symm.world_size, "HOW": how, "BLOCK": 32}
+    args = {
+        "outbox": outbox,
+        "inbox": inbox,
+        "flag": flag,
+        "out": out,
+        "me": symm.rank,
+        "WORLD": symm.world_size,
+        "HOW": how,
+        "BLOCK": 32,
+    }
     symm.launch(rdma_kernel, 1, args)
     sender = (symm.rank - 1) % symm.world_size
     return int((out != torch.arange(32) + 100 * sender + 1).sum())

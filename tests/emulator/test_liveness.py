@@ -5,10 +5,25 @@ import re
 import pytest
 
 HANGS = [
-    ("waits", {"mode": "nobody raises it"}, {}, r"rank 0 WG 0 waits at .*py:\d+ for `flags\[5\]` of rank 0 = 0; nobody has written it"),
-    ("waits", {"mode": "in a circle"}, {}, r"rank 1 WG 3 waits at .* for `flags\[3\]` of rank 1 = 0; nobody has written it"),
+    (
+        "waits",
+        {"mode": "nobody raises it"},
+        {},
+        r"rank 0 WG 0 waits at .*py:\d+ for `flags\[5\]` of rank 0 = 0; nobody has written it",
+    ),
+    (
+        "waits",
+        {"mode": "in a circle"},
+        {},
+        r"rank 1 WG 3 waits at .* for `flags\[3\]` of rank 1 = 0; nobody has written it",
+    ),
     ("waits", {"mode": "equal"}, {}, r"of rank \d = [234]; last written by rank \d WG \d replay_kernels.py"),
-    ("waits", {"mode": "for a later work-group"}, {"resident": 2}, r"WG 2 to 3 have not started: only 2 work-groups are resident"),
+    (
+        "waits",
+        {"mode": "for a later work-group"},
+        {"resident": 2},
+        r"WG 2 to 3 have not started: only 2 work-groups are resident",
+    ),
     ("uneven", {}, {}, r"rank 0 host waits in barrier; rank 1 has ended"),
 ]
 
