@@ -6,6 +6,7 @@ What makes a work-group's stores arrive, and which:
 |------------------------------------|--------------------------------------------------------------------------------------|
 | release at SYS                     | tiles stored before its last block barrier; all scalars; what its rank's WGs published |
 | release at GPU                     | the same, to this rank's memory; those to others are *published*                     |
+| release of a whole tile            | all, since every thread releases its own                                             |
 | fence at SYS / GPU                 | as a release; tiles stored since the last barrier, at the next barrier                |
 | load or atomic of the same bytes   | those that overlap                                                                   |
 | end of the kernel                  | all                                                                                  |
@@ -202,7 +203,7 @@ class Memory:
         owner = self.heaps.owner(low, high)
         self.wg.pending.settle(low, high)
         if sem.releases:
-            self._release(scope)
+            self._release(scope, len(addresses) > 1)
         raw_store(addresses, values)
         self.counts.flags_delivered += owner >= 0 and owner != self.rank
 
@@ -235,20 +236,25 @@ class Memory:
                 if store.unsent:
                     store.unsent, store.barriers = False, wg.barriers
 
-    def _release(self, scope: Scope) -> None:
+    def _release(self, scope: Scope, every: bool = False) -> None:
+        """Releases what its thread may: see above. `every`: done by all threads, each for its own stores."""
         if scope is Scope.CTA:
             return
-        wg, rank = self.wg, self.rank
+        wg = self.wg
+        for store in wg.pending.stores:
+            if not store.unsent and (every or store.lead or store.barriers < wg.barriers):
+                store.published = True
+        self._publish(wg, scope)
         if scope is Scope.SYS:
-            wg.pending.force(lambda s: s.published or (not s.unsent and (s.lead or s.barriers < wg.barriers)))
             for other in self.scheduler.groups:
                 if other is not wg and other.pending.stores:
                     other.pending.force(lambda s: s.published)
-            return
-        for store in wg.pending.stores:
-            if not store.unsent and (store.lead or store.barriers < wg.barriers):
-                store.published = True
-        wg.pending.force(lambda s: s.published and s.owner in (-1, rank))
+
+    def _publish(self, wg: "WorkGroup", scope: Scope) -> None:
+        """Published stores arrive: everywhere, or at GPU scope in this rank's own memory."""
+        if wg.pending.stores:
+            own = (-1, self.rank)
+            wg.pending.force(lambda s: s.published and (scope is Scope.SYS or s.owner in own))
 
     def _atomic(self, addresses: np.ndarray, itemsize: int, sem: Sem, scope: Scope) -> tuple[int, int]:
         """Everything before an atomic acts: (first byte, owner)."""
@@ -258,7 +264,7 @@ class Memory:
         if self.wg.pending.stores:
             self.wg.pending.settle(low, high)
         if sem.releases:
-            self._release(scope)
+            self._release(scope, len(addresses) > 1)
         return low, owner
 
     def _effect(self, low: int, owner: int, old: np.ndarray, changed: bool) -> None:
@@ -300,14 +306,20 @@ class Memory:
         self.step()
         wg = self.wg
         wg.barriers += 1
-        if any(s.fenced for s in wg.pending.stores):
-            wg.pending.force(lambda s: s.fenced)
+        for scope in (Scope.GPU, Scope.SYS):
+            fenced = [s for s in wg.pending.stores if s.fenced is scope]
+            if fenced:
+                for store in fenced:
+                    store.published = True
+                self._publish(wg, scope)
 
     def fence(self, scope: Scope, sc: bool) -> None:
         self.step()
-        if scope is Scope.SYS:
-            for store in self.wg.pending.stores:
-                store.fenced = not store.unsent
+        if scope is Scope.CTA:
+            return
+        for store in self.wg.pending.stores:
+            if not store.unsent and store.fenced is not Scope.SYS:
+                store.fenced = scope
         self._release(scope)
 
     def before_transfer(self, low: int, high: int, block: bool) -> None:

@@ -21,6 +21,8 @@ _COMPARE: dict[Compare, Callable[[int, int], bool]] = {
     Compare.LE: int.__le__,
 }
 
+_DEPTH = 64  # transfers under way at a time
+
 
 class Transfer:
     """One operation under way.
@@ -74,6 +76,11 @@ class Nic:
         key = self.memory.running().key
         return Transfer(key, peer, self._fences.get(key, 0), outgoing)
 
+    def _issue(self, transfer: Transfer) -> None:
+        while len(self.transfers) >= _DEPTH:
+            self.deliver()
+        self.transfers.append(transfer)
+
     def put(
         self, target: int, source: int, nbytes: int, peer: int, signal: Signal | None, blocking: bool, block: bool
     ) -> None:
@@ -91,7 +98,7 @@ class Nic:
             self._split(transfer, there, source, nbytes)
         if signal is not None:
             transfer.signal = signal._replace(address=self._there(signal.address, 8, peer))
-        self.transfers.append(transfer)
+        self._issue(transfer)
 
     def get(self, target: int, source: int, nbytes: int, peer: int, blocking: bool, block: bool) -> None:
         memory = self.memory
@@ -101,7 +108,7 @@ class Nic:
         memory.owner(target, target + nbytes)
         memory.before_transfer(target, target + nbytes, True)
         self._split(transfer, target, there, nbytes)
-        self.transfers.append(transfer)
+        self._issue(transfer)
         if blocking:
             self.complete(lambda t: t is transfer)
 
@@ -109,7 +116,7 @@ class Nic:
         self.memory.step(changes=True)
         transfer = self._new(peer, True)
         transfer.signal = signal._replace(address=self._there(signal.address, 8, peer))
-        self.transfers.append(transfer)
+        self._issue(transfer)
 
     def wait_until(self, address: int, dtype: np.dtype, compare: Compare, value: int) -> int:
         memory = self.memory

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..backend import Scope
 from ..interpreter import raw_store
 
 
@@ -22,7 +23,7 @@ class Store:
         lead: done by thread 0, which also does the scalar atomics.
         counts: whether its arrival counts as one (parts of one instruction count once).
         published: released at GPU scope: part of whatever a work-group of this rank releases at system scope later.
-        fenced: its thread has executed a system-scope fence since, and needs a block barrier to be ordered for others.
+        fenced: scope of a fence that its thread has executed since; a block barrier then orders it for the others.
         unsent: an asynchronous store nobody has waited for; no barrier, fence or release covers it.
     """
 
@@ -44,7 +45,8 @@ class Store:
         self.addresses, self.values, self.low, self.high, self.owner = addresses, values, low, high, owner
         self.barriers, self.lead, self.unsent = barriers, lead, unsent
         self.counts = True
-        self.published = self.fenced = False
+        self.published = False
+        self.fenced: Scope | None = None
 
 
 class Pending:

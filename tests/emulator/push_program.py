@@ -251,3 +251,47 @@ def lonely_barrier(symm):
 def spins_in_host(symm):
     while symm.rank == 0:
         pass
+
+
+@triton.jit
+def order(inbox, flags, out, bases, me, world, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    """Ways to put two stores of a tile before a flag that are right, each by another rule of the memory model."""
+    peer = (me + 1) % world
+    lanes = tl.arange(0, BLOCK)
+    w = tl.program_id(0)
+    there = peer_ptr(inbox, bases, me, peer) + lanes + w * BLOCK
+    flag = peer_ptr(flags, bases, me, peer) + w
+    tl.store(there, lanes + me)
+    if HOW == "fence, barrier, relaxed flag":
+        tl.inline_asm_elementwise("fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
+        tl.debug_barrier()
+        tl.atomic_xchg(flag, 1, sem="relaxed", scope="sys")
+    elif HOW == "barrier, fence, relaxed flag":
+        tl.debug_barrier()
+        tl.inline_asm_elementwise("fence.acq_rel.sys; mov.u32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
+        tl.atomic_xchg(flag, 1, sem="relaxed", scope="sys")
+    elif HOW == "barrier, st.release":
+        tl.debug_barrier()
+        tl.inline_asm_elementwise(
+            "st.release.sys.global.u64 [$1], $2; mov.u32 $0, 0;", "=r,l,l", [flag, tl.cast(1, tl.int64)], dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+    elif HOW == "counter, last one raises all":
+        # cumulativity: the others released at GPU scope, the last acquires that and releases at system scope for all
+        tl.debug_barrier()
+        if tl.atomic_add(flags + 8, 1, sem="acq_rel", scope="gpu") == tl.num_programs(0) - 1:
+            for i in range(tl.num_programs(0)):
+                tl.atomic_xchg(peer_ptr(flags, bases, me, peer) + i, 1, sem="release", scope="sys")
+    else:
+        tl.atomic_xchg(flag, 1, sem="relaxed", scope="sys")
+    while tl.atomic_add(flags + w, 0, sem="acquire", scope="sys") < 1:
+        pass
+    tl.debug_barrier()
+    tl.store(out + w * BLOCK + lanes, tl.load(inbox + w * BLOCK + lanes))
+
+
+def ordered(symm, how):
+    inbox, flags = symm.empty((3, 64), torch.int32, name="inbox"), symm.empty(16, torch.int64, name="flags")
+    out = torch.full((3, 64), -1, dtype=torch.int32)
+    args = {"inbox": inbox, "flags": flags, "out": out, "bases": symm.bases, "me": symm.rank, "world": symm.world_size}
+    symm.launch(order, 3, {**args, "HOW": how, "BLOCK": 64})
+    return int((out != torch.arange(64) + (symm.rank - 1) % symm.world_size).sum())

@@ -53,6 +53,23 @@ def test_unfenced_put_gives_wrong_results(pools: dict[int, emulator.Ranks]) -> N
     assert any(tiles(pools[2], "no fence", seed, nic=True) for seed in range(8))
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "fence, barrier, relaxed flag",
+        "barrier, fence, relaxed flag",
+        "barrier, st.release",
+        "counter, last one raises all",
+    ],
+)
+def test_no_false_alarm(pools: dict[int, emulator.Ranks], how: str) -> None:
+    assert [sum(pools[2].run(PROGRAM + "ordered", how, seed=seed)) for seed in range(8)] == [0] * 8
+
+
+def test_the_same_kernel_without_order(pools: dict[int, emulator.Ranks]) -> None:
+    assert any(sum(pools[2].run(PROGRAM + "ordered", "nothing", seed=seed)) for seed in range(8))
+
+
 def test_descriptor_store_needs_its_own_wait(pools: dict[int, emulator.Ranks]) -> None:
     pool = pools[2]
     assert sum(sum(pool.run(PROGRAM + "descriptor", True, seed=seed)) for seed in range(8)) == 0
