@@ -33,6 +33,7 @@ from .symmetric import SymmetricMemory, agree
 ALGORITHMS = ("two_phase", "one_shot")
 MAX_BATCH = 8
 MAX_GRID = 4096
+ONE_SHOT_BYTES = 1 << 19  # about what a link of 365 GB/s moves in one flag latency of 1.4 us
 MATRIX_MIN = 16  # smallest side of a tl.dot
 
 
@@ -349,5 +350,8 @@ def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused")
     tuned = tuning.choose(symm, "gemv_all_reduce", role, tuning_key(problem))
     if tuned is not None:
         return Config(**tuned | {"grid": min(tuned["grid"], MAX_GRID)})
+    # One flag latency instead of two, unless the extra traffic costs more than that.
+    extra_bytes = problem.batch * problem.m * 4 * (problem.world_size - 1)
+    algorithm = "one_shot" if extra_bytes <= ONE_SHOT_BYTES else "two_phase"
     # A quarter of the warp slots: with up to 128 registers a thread all work-groups are resident.
-    return Config(grid=min(MAX_GRID, symm.max_resident(4) // 4))
+    return Config(algorithm=algorithm, grid=min(MAX_GRID, symm.max_resident(4) // 4))
