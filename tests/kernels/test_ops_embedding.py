@@ -129,7 +129,7 @@ def gradients(dtype: torch.dtype, mode: str) -> None:
     samples.requires_grad_()
     # Padding behind the last bag, as a captured graph has it, belongs to no bag and gets no gradient.
     padded = torch.cat([indices, torch.full((3,), -1)])
-    padded_samples = torch.cat([samples, samples.new_zeros(3)])
+    padded_samples = torch.cat([samples, samples.new_ones(3)])
     result = ops.embedding_all_to_all(weight, starts, padded, offsets, padded_samples, tables=TABLES, pooling_mode=mode)
     seeds = [torch.randn(n, sum(TABLES), DIM, generator=torch.Generator().manual_seed(n)).to(dtype) for n in (4, 3)]
     result.backward(seeds[rank])
