@@ -11,7 +11,8 @@ class Item:
     """A figure or a table.
 
     Attributes:
-        needs: what it is made from: names of model files, or timing, verify, resources, operators, mutants, claims, hardware, benchmarks.
+        needs: what it is made from: names of model files, or timing, verify, resources, operators, mutants, claims (the verdicts),
+            paper (the paper's numbers), hardware, cases, benchmarks.
         claims: ids of the claims that it serves; empty for context.
         caption: one or two sentences.
     """
@@ -27,15 +28,15 @@ class Item:
 
 
 _OPERATOR = (
-    "Time of the fused operator relative to the bulk one (library kernel, then the vendor's collective), whose time stands beside each case. "
-    "Measured bars are plain, with 95 % intervals; model bars are hatched, with the band that assumed constants leave. A case without a result says so."
+    "Measured times of the fused operator, of its compute kernel alone and of every kind of baseline, relative to what the machine could do, case by case; "
+    "a case without a result says so."
 )
 FIGURES = {
-    "fig_gemv_all_reduce": Item(("timing", "reduction"), ("P3",), "GEMV + AllReduce. " + _OPERATOR),
-    "fig_embedding_all_to_all": Item(("timing", "reduction"), ("P1", "P2"), "Embedding + All-to-All. " + _OPERATOR),
-    "fig_gemm_all_to_all": Item(("timing", "reduction"), ("P4",), "GEMM + All-to-All. " + _OPERATOR),
+    "fig_gemv_all_reduce": Item(("timing",), ("P3",), "GEMV + AllReduce. " + _OPERATOR),
+    "fig_embedding_all_to_all": Item(("timing",), ("P1", "P2"), "Embedding + All-to-All. " + _OPERATOR),
+    "fig_gemm_all_to_all": Item(("timing",), ("P4",), "GEMM + All-to-All. " + _OPERATOR),
     "fig_scale_out": Item(
-        ("scaleout", "scaleout_reduction", "scaleout_sweep"),
+        ("scaleout", "scaleout_reduction", "paper"),
         ("P5",),
         "DLRM training in simulation: percent lower iteration time of fused against bulk.",
     ),
@@ -45,9 +46,11 @@ FIGURES = {
         "The timing model's predictions against recorded measurements; fitted on one half of the cases, judged on the other.",
     ),
     "fig_intranode_model": Item(
-        ("reduction",), ("P1",), "Fused against bulk on every machine profile, by the timing model."
+        ("reduction", "paper"), ("P1",), "Fused against bulk on every machine profile, by the timing model."
     ),
-    "fig_internode_model": Item(("reduction",), ("P2",), "Fused against bulk between two nodes, by the timing model."),
+    "fig_internode_model": Item(
+        ("reduction", "paper"), ("P2",), "Fused against bulk between two nodes, by the timing model."
+    ),
     "fig_workload_sweep": Item(
         ("scaleout_sweep",),
         ("P5",),

@@ -164,11 +164,13 @@ def operators(claim: "Claim", evidence: Evidence, operators: list[str]) -> Verdi
     faces = evidence.operators.groupby("operator")["face"].agg(set)
     lacking = [o for o in operators if faces.get(o, set()) < {"out", "owned"}]
     build = evidence.resources[evidence.resources["operator"].isin(operators)]
-    failed = build[build["status"] != "ok"]
-    unbuilt = [o for o in operators if o not in set(build["operator"])]
+    # A kernel that needs an optional library is "missing" where that is not installed: it speaks neither for nor against.
+    tried = build[build["status"] != "missing"]
+    failed = tried[tried["status"] != "ok"]
+    unbuilt = [o for o in operators if o not in set(tried["operator"])]
     targets = ", ".join(sorted(set(build["target"])))
     detail = (
-        f"{rows['case'].nunique()} cases right; {len(build) - len(failed)} of {len(build)} kernels built for {targets}"
+        f"{rows['case'].nunique()} cases right; {len(tried) - len(failed)} of {len(tried)} kernels built for {targets}"
     )
     if lacking or unbuilt or len(failed):
         return Verdict(

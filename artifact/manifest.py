@@ -43,7 +43,7 @@ def check_folder(folder: Path) -> list[Path]:
 
 
 def check(reference: str, root: Path = ROOT) -> list[Path]:
-    """Timing files (relative to the root) of the record to show: the named one, or for `auto` the one with the most GPUs, if any has two.
+    """Timing files (relative to the root) of the record to show: the named one, or for `auto` the one with the most GPUs, if any.
 
     The checksums of every record are checked. Raises `ArtifactError` for a corrupt or missing file and an unknown name.
     """
@@ -51,10 +51,9 @@ def check(reference: str, root: Path = ROOT) -> list[Path]:
     for machine in known:
         check_folder(folder_of(root) / machine)
     if reference == "auto":
-        several = [m for m in known if gpus(m) > 1]
-        if not several:
+        if not known:
             return []
-        reference = max(several, key=gpus)
+        reference = max(known, key=gpus)
     require(reference in known, "reference", reference, ", ".join([*known, "auto"]))
     paths = [folder_of(root) / reference / f"{operator}.csv" for operator in OPERATORS]
     return [p.relative_to(root) for p in paths if p.is_file()]

@@ -70,6 +70,7 @@ def data(need):
         "operators": ["results/build/operators.csv"],
         "mutants": [f"results/emulator/mutants/{scope}.csv"],
         "claims": [f"{RUN}/claims.json"],
+        "paper": ["artifact/claims.yaml"],
         "hardware": [f"{RUN}/hardware.json"],
         "cases": [f"experiments/cases/{operator}.csv" for operator in OPERATORS],
         "benchmarks": [f"{RUN}/claims.json"],
@@ -98,6 +99,6 @@ def options(item):
             found += [known[need], *data(need)] if data(need) else []
         elif need == "benchmarks":
             found += ["--benchmarks", "results/benchmarks"]
-        elif need != "cases":
+        elif need not in ("cases", "paper"):
             found += ["--model", "results/model"] if "--model" not in found else []
     return found
