@@ -165,10 +165,9 @@ def compute(
     config = config or default_config(problem, symm, "compute")
     first, bags = (0, problem.batch) if dest is None else problem.part(dest)
     check_tensor("out", out, (bags, problem.tables[symm.rank], problem.dim), problem.dtype)
-    if bags:
-        args = _arguments(symm, problem, tables, config) | {"out": out, "low": first, "high": first + bags}
-        grid = min(config.grid, -(-bags // config.block_b) * problem.tables[symm.rank])
-        symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+    args = _arguments(symm, problem, tables, config) | {"out": out, "low": first, "high": first + bags}
+    grid = min(config.grid, max(1, -(-bags // config.block_b)) * problem.tables[symm.rank])
+    symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
     return out
 
 

@@ -289,12 +289,9 @@ def decomposed(
 
     def chunk(owner: int) -> torch.Tensor:
         part = empty(owner, torch.float32)
-        if part.numel():
-            args = {"weight": weight[rows[owner]], "x": x, "out": part} | _constants(
-                replace(problem, m=part.shape[1]), config
-            )
-            grid = min(config.grid, -(-part.shape[1] // config.block_m))
-            symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
+        own = {"weight": weight[rows[owner]], "x": x, "out": part, "M": part.shape[1]}
+        grid = min(config.grid, max(1, -(-part.shape[1] // config.block_m)))
+        symm.launch(compute_kernel, grid, _constants(problem, config) | own, num_warps=config.num_warps, waits=False)
         return part
 
     parts: dict[int, torch.Tensor] = {}

@@ -67,6 +67,12 @@ def gemv_operands(problem: gemv.Problem, rank: int, seed: int) -> tuple[torch.Te
     return weight, torch.randn(problem.batch, problem.k, generator=g).to(problem.dtype)
 
 
+def _on(symm: Any, operands: Any) -> Any:
+    """The operands on the rank's device."""
+    moved = {name: t.to(symm.device) for name, t in vars(operands).items() if t is not None}
+    return replace(operands, **moved)
+
+
 def _output(symm: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """The start of the buffer that all operators share, poisoned."""
     if "arena" not in symm.state:
@@ -78,7 +84,7 @@ def _output(symm: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tens
 
 def _embedding(symm: Any, problem: embedding.Problem, config: dict, seed: int, how: Callable) -> Callable[[], float]:
     longest = 5
-    mine = embedding_operands(problem, symm.rank, seed, longest)
+    mine = _on(symm, embedding_operands(problem, symm.rank, seed, longest))
     out = _output(symm, (problem.batch_max, problem.all_tables, problem.dim), problem.dtype)
     result = how(embedding)(
         symm, problem, mine, out, replace(embedding.default_config(problem, symm), **config)
@@ -95,21 +101,21 @@ def _embedding(symm: Any, problem: embedding.Problem, config: dict, seed: int, h
 def _gemm(symm: Any, problem: gemm.Problem, config: dict, seed: int, how: Callable) -> Callable[[], float]:
     config = dict(config)
     uneven = config.pop("uneven", True)
-    mine = gemm_operands(problem, symm.rank, seed, uneven)
+    mine = _on(symm, gemm_operands(problem, symm.rank, seed, uneven))
     out = _output(symm, (problem.rows_out, problem.n), problem.dtype)
     result = how(gemm)(symm, problem, mine, out, replace(gemm.default_config(problem, symm), **config)).clone()
 
     def check() -> float:
         everybody = [gemm_operands(problem, r, seed, uneven) for r in range(problem.world_size)]
         exact, magnitude, covered = gemm.reference(problem, everybody, symm.rank)
-        assert result[~covered].isnan().all(), "a row that no block covers was written"
-        return worst(result[covered], exact[covered], gemm.error_bound(problem, exact, magnitude)[covered])
+        assert result.cpu()[~covered].isnan().all(), "a row that no block covers was written"
+        return worst(result.cpu()[covered], exact[covered], gemm.error_bound(problem, exact, magnitude)[covered])
 
     return check
 
 
 def _gemv(symm: Any, problem: gemv.Problem, config: dict, seed: int, how: Callable) -> Callable[[], float]:
-    weight, x = gemv_operands(problem, symm.rank, seed)
+    weight, x = (t.to(symm.device) for t in gemv_operands(problem, symm.rank, seed))
     out = _output(symm, (problem.batch, problem.m), problem.dtype)
     config = replace(gemv.default_config(problem, symm), **config)
     result = how(gemv)(symm, problem, weight, x, out, config=config).clone()
@@ -129,7 +135,7 @@ def worst(result: torch.Tensor, exact: torch.Tensor, bound: torch.Tensor) -> flo
     """Largest error in units of its bound: right if <= 1; NaN counts as infinity."""
     if not exact.numel():
         return 0.0
-    return float(((result.double() - exact).abs() / bound).nan_to_num(nan=float("inf")).max())
+    return float(((result.cpu().double() - exact).abs() / bound).nan_to_num(nan=float("inf")).max())
 
 
 def run(symm: Any, calls: list[tuple[Any, dict]], seed: int, skew_s: float = 0.0, how: str = "fused") -> list[float]:
