@@ -48,14 +48,14 @@ def _field(name: str, unit: str, low: float = 0.2, high: float = 5.0) -> Constan
     return Constant(name, unit, lambda m: getattr(m, name), lambda m, v: replace(m, **{name: v}), low, high)
 
 
-def _efficiency(operator: str, field: str) -> Constant:
+def _kernel(operator: str, field: str, unit: str = "1", low: float = 0.5, high: float = 1.5) -> Constant:
     return Constant(
         f"{operator}.{field}",
-        "1",
+        unit,
         lambda m: getattr(m.kernels[operator], field),
         lambda m, v: m.with_kernel(operator, **{field: v}),
-        0.5,
-        1.5,
+        low,
+        high,
     )
 
 
@@ -66,8 +66,9 @@ def stages(operators: set[str]) -> dict[str, list[Constant]]:
         "embedding_all_to_all": "memory_efficiency",
         "gemm_all_to_all": "math_efficiency",
     }
-    compute = [_field("launch", "s"), _field("wg_overhead", "s")]
-    compute += [_efficiency(operator, binding[operator]) for operator in sorted(operators)]
+    compute = [_field("launch", "s")]
+    for operator in sorted(operators):
+        compute += [_kernel(operator, binding[operator]), _kernel(operator, "wg_overhead", "s", 0.05, 10.0)]
     bulk = []
     if "gemv_all_reduce" in operators:
         bulk += [_field("alpha_all_reduce", "s"), _field("efficiency_all_reduce", "1", 0.3, 1.5)]

@@ -72,7 +72,9 @@ class Kernel:
         self.starts = starts
         self.fabric = Fabric(self.env, machine)
         name = operation.operator
-        memory, cap = machine.memory_rate(name), machine.wg_memory_rate(name, operation.waves)
+        memory, cap = machine.memory_rate(name), machine.wg_memory_rate(name, operation.waves, operation.in_flight)
+        self.overhead = machine.kernels[name].wg_overhead
+        self.write_cost = machine.write_cost(name)
         math = machine.math_rate(name)
         self.memory = [SharedRate(self.env, memory, cap) for _ in range(self.world)]
         self.math = [SharedRate(self.env, math, math / machine.compute_units) for _ in range(self.world)]
@@ -130,6 +132,10 @@ class Kernel:
         self.math[rank].request(step_flops, weight, both)
         return both.event
 
+    def write(self, rank: int, each: float, weight: float = 1.0) -> None:
+        """`weight` writers of `each` bytes take their share of a rank's memory; nobody waits for them."""
+        self.memory[rank].request(each * self.write_cost, weight)
+
     def store(self, rank: int, dest: int, each: float, weight: int, previous: simpy.Event | None) -> Generator:
         """`weight` work-groups store `each` bytes at `dest`; returns the event of the last byte's arrival."""
         if previous is not None and not previous.processed:
@@ -137,7 +143,7 @@ class Kernel:
         drained = self.env.event()
 
         def arrive() -> None:
-            self.memory[dest].request(each, weight)  # the write takes its share of the peer's memory
+            self.write(dest, each, weight)  # the write takes its share of the peer's memory
             drained.succeed()
 
         self.fabric.send(rank, dest, each * weight, arrive)
@@ -165,7 +171,7 @@ class Kernel:
                 for dest in dests:
 
                     def arrive(dest: int = dest, size: float = entry[1]) -> None:
-                        self.memory[dest].request(size)
+                        self.write(dest, size)
                         self.fabric.flag(self.arrived[dest])
 
                     self.fabric.send(rank, dest, entry[1], arrive, puts=1)
@@ -178,11 +184,11 @@ class Kernel:
         for i, step in enumerate(work.steps):
             math = max(step.flops, self.op.tile_flops)
             yield self.work(rank, step.bytes_read * self.op.read_fraction, math, weight)
-            yield self.env.timeout(self.machine.wg_overhead)
+            yield self.env.timeout(self.overhead)
             self.computed[rank] = max(self.computed[rank], self.env.now)
             dests = self.peers(rank) if self.op.protocol == "one_shot" else [d for d in (step.dest,) if d != rank]
             if self.mode == "compute" or not dests or self.op.protocol == "one_shot":
-                self.memory[rank].request(step.bytes_sent, weight)
+                self.write(rank, step.bytes_sent, weight)
             if self.on_result is not None:
                 self.on_result(rank, step, weight)
             if self.mode == "peer":
@@ -192,7 +198,7 @@ class Kernel:
                     yield from self.signal(self._flag("ready", rank, index, step.dest), drained)
             elif self.mode == "rdma" and dests:
                 if self.op.protocol != "one_shot":
-                    self.memory[rank].request(step.bytes_sent, weight)  # into the slice's buffer, which the NIC reads
+                    self.write(rank, step.bytes_sent, weight)  # into the slice's buffer, which the NIC reads
                 self.put_slices(rank, step, dests)
         if self.mode == "peer" and self.op.protocol == "one_shot":
             for dest in self.peers(rank):
@@ -219,9 +225,9 @@ class Kernel:
             yield from self.wait_ready(rank, work)
         for step in mine:
             yield self.work(rank, self.world * step.bytes_sent, self.world * step.bytes_sent / 4, weight)
-            yield self.env.timeout(self.machine.wg_overhead)
+            yield self.env.timeout(self.overhead)
             result = step.bytes_sent * self.op.reduce_bytes
-            self.memory[rank].request(result, weight)
+            self.write(rank, result, weight)
             for dest in [] if one_shot else self.peers(rank):
                 if self.mode == "peer":
                     drained = yield from self.store(rank, dest, result, weight, drained)

@@ -19,6 +19,7 @@ class KernelUse:
     wgs_per_cu: int
     fused_wgs_per_cu: int
     bytes_in_flight: float
+    wg_overhead: float
     memory_efficiency: float
     math_efficiency: float
 
@@ -29,7 +30,7 @@ class Machine:
 
     Attributes:
         gpu: the GPU's name, by which tuned configurations are found.
-        memory: streaming read rate of one GPU.
+        memory: streaming read rate of one GPU. sector: bytes that memory serves together.
         link: rate of one link (pair, port or NIC), one direction.
         flag: one-way flag latency.
         store_rate: of one work-group into a peer.
@@ -43,11 +44,11 @@ class Machine:
     compute_units: int
     wave_slots: int
     memory: float
+    sector: float
     memory_latency: float
     matrix: float
     vector: float
     launch: float
-    wg_overhead: float
     fabric: str
     link: float
     flag: float
@@ -102,9 +103,16 @@ class Machine:
         """Bytes/s that the operator's access pattern reaches with enough work-groups."""
         return self.memory * self.kernels[operator].memory_efficiency
 
-    def wg_memory_rate(self, operator: str, waves: int) -> float:
-        """Bytes/s that one work-group of `waves` waves reaches alone: Little's law, outstanding bytes over latency."""
-        return self.kernels[operator].bytes_in_flight * waves / self.memory_latency
+    def write_cost(self, operator: str) -> float:
+        """What writing a byte takes of the memory, in bytes read by this operator's pattern: writes stream."""
+        return self.kernels[operator].memory_efficiency
+
+    def wg_memory_rate(self, operator: str, waves: int, asked: float) -> float:
+        """Bytes/s that one work-group of `waves` waves reaches alone: Little's law, outstanding bytes over latency.
+
+        It keeps `asked` bytes outstanding by its configuration, but no more than its waves can.
+        """
+        return min(asked, self.kernels[operator].bytes_in_flight * waves) / self.memory_latency
 
     def collective(self, kind: str, bytes_per_rank: float) -> float:
         """Seconds of the vendor's collective, launch included: alpha + bytes through the GPU's links / reached rate.
@@ -127,6 +135,7 @@ def _use(kernel: Kernel) -> KernelUse:
         wgs_per_cu=int(kernel.wgs_per_cu.value),
         fused_wgs_per_cu=int(kernel.fused_wgs_per_cu.value),
         bytes_in_flight=kernel.bytes_in_flight.value,
+        wg_overhead=kernel.wg_overhead.value * US,
         memory_efficiency=kernel.memory_efficiency.value,
         math_efficiency=kernel.math_efficiency.value,
     )
@@ -147,11 +156,11 @@ def from_profile(profile: Profile) -> Machine:
         compute_units=int(gpu.compute_units.value),
         wave_slots=slots,
         memory=gpu.memory_read.value * GB,
+        sector=gpu.sector.value,
         memory_latency=gpu.memory_latency.value * US,
         matrix=gpu.matrix_peak.value * TERA,
         vector=gpu.vector_peak.value * TERA,
         launch=gpu.launch.value * US,
-        wg_overhead=gpu.wg_overhead.value * US,
         fabric=fabric.kind,
         link=fabric.link.value * GB,
         flag=fabric.flag_latency.value * US,

@@ -59,7 +59,7 @@ def t3(
             kernel.memory[rank].request(step.bytes_sent, weight)
 
         def arrive() -> None:
-            kernel.memory[step.dest].request(step.bytes_sent, weight)
+            kernel.write(step.dest, step.bytes_sent, weight)
             landed()
             reduced(step.dest, size)
 

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from .plans import Operation
 
 OPERATORS = ("gemv_all_reduce", "embedding_all_to_all", "gemm_all_to_all")
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+INDEX_BYTES = 4
 ONE_SHOT_BYTES = 64 * 1024  # partial vectors up to this size go one-shot
 
 
@@ -52,6 +54,11 @@ def _configured(module: ModuleType, operator: str, problem: Any, target: Target,
     return replace(config, order=target.order, **changes)
 
 
+def touched(row: int, sector: int) -> float:
+    """Bytes of whole sectors that a row of a packed table touches, on average over the rows."""
+    return row + sector - gcd(row, sector)
+
+
 def _gemv(case: Mapping[str, Any], target: Target) -> Operation:
     dtype, world = str(case["dtype"]), target.machine.gpus
     problem = gemv_all_reduce.Problem(int(case["m"]), int(case["k"]), int(case["batch"]), getattr(torch, dtype), world)
@@ -65,6 +72,7 @@ def _gemv(case: Mapping[str, Any], target: Target) -> Operation:
         collective="all_reduce",
         collective_bytes=problem.m * problem.batch * ITEMSIZE[dtype],
         waves=config.num_warps,
+        in_flight=config.block_m * config.block_k * ITEMSIZE[dtype] * max(config.num_stages, 1),
         reduce_bytes=ITEMSIZE[dtype] / 4,
     )
 
@@ -74,7 +82,8 @@ def _embedding(case: Mapping[str, Any], target: Target) -> Operation:
     dtype, world = str(case["dtype"]), target.machine.gpus
     problem = embedding_problem.Problem(batch, tables, dim, getattr(torch, dtype), world, index_dtype=torch.int32)
     config = _configured(embedding_problem, "embedding_all_to_all", problem, target)
-    pooled = batch * tables * dim * ITEMSIZE[dtype]
+    row = dim * ITEMSIZE[dtype]
+    pooled = batch * tables * row
     return Operation(
         operator="embedding_all_to_all",
         plans=tuple(embedding_problem.make_plan(problem, config, rank, pooling) for rank in range(world)),
@@ -82,6 +91,7 @@ def _embedding(case: Mapping[str, Any], target: Target) -> Operation:
         collective="all_to_all",
         collective_bytes=pooled,
         waves=config.num_warps,
+        read_fraction=(touched(row, int(target.machine.sector)) + INDEX_BYTES) / (row + INDEX_BYTES),
         rearranged=pooled,
     )
 
@@ -102,6 +112,7 @@ def _gemm(case: Mapping[str, Any], target: Target) -> Operation:
         collective="all_to_all",
         collective_bytes=rows * n * size,
         waves=config.num_warps,
+        in_flight=(config.block_m + config.block_n) * config.block_k * size * max(config.num_stages, 1),
         read_fraction=min(1.0, unique / float(plans[0].bytes_read.sum())),
         tile_flops=2.0 * config.block_m * config.block_n * k,
     )

@@ -44,8 +44,10 @@ class Operation:
         collective: "all_to_all" or "all_reduce"; collective_bytes: its buffer on one rank.
         reduce_bytes: bytes of one reduced result per byte of partial result (output element size / 4).
         rearranged: bytes that a permutation behind the bulk collective reads and writes again (a fused result is in place).
-        read_fraction: part of the plan's reads that memory serves; caches serve the rest (operands that several tiles share).
+        read_fraction: bytes that memory serves for each byte the plan reads: less than one where caches serve what tiles share,
+            more where rows do not fill whole sectors.
         waves: of one work-group (Triton's num_warps).
+        in_flight: bytes of loads that a work-group keeps outstanding by its configuration (tile x stages, rows x unroll).
         tile_flops: FLOPs that any logical work-group takes at least: matrix units run whole tiles.
     """
 
@@ -55,6 +57,7 @@ class Operation:
     collective: str
     collective_bytes: float
     waves: int = 4
+    in_flight: float = float("inf")
     reduce_bytes: float = 1.0
     rearranged: float = 0.0
     read_fraction: float = 1.0

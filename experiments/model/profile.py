@@ -53,11 +53,11 @@ class Gpu(Strict):
     wave_slots: quantity("waves/CU", 1)  # type: ignore[valid-type]
     memory_peak: Rate
     memory_read: Rate  # what a streaming kernel reaches
+    sector: quantity("B", 1)  # type: ignore[valid-type]  # memory serves whole ones: scattered rows cost what they touch
     memory_latency: Duration
     matrix_peak: quantity("TFLOP/s", TINY)  # type: ignore[valid-type]  # 16-bit, dense
     vector_peak: quantity("TFLOP/s", TINY)  # type: ignore[valid-type]  # fp32
     launch: Duration  # from the end of a kernel to the start of the one behind it
-    wg_overhead: Duration  # of one logical work-group, on top of its memory and math time
 
 
 class Fabric(Strict):
@@ -86,6 +86,7 @@ class Kernel(Strict):
     wgs_per_cu: Count  # compute kernel alone
     fused_wgs_per_cu: Count
     bytes_in_flight: quantity("B/wave", 1)  # type: ignore[valid-type]  # load bytes that one wave keeps outstanding
+    wg_overhead: Duration  # of one logical work-group, on top of its memory and math time
     memory_efficiency: Fraction  # of memory_read, for this access pattern
     math_efficiency: Fraction  # of the matrix or vector peak
 

@@ -13,9 +13,8 @@ MAIN_NETWORK = "torus2d"
 OTHER_NETWORKS = ("torus3d", "fat_tree", "dragonfly")
 STUDY_NODES = 64  # topologies and faults
 SWEEP_NODES = 128
-SWEEP_CHUNKS = 4  # half of the networks' 8: half of the time
 POOLING = (10, 35, 70, 140)
-MLP_WIDTH = (341, 682, 1364, 2728)
+MLP_WIDTH = (341, 682, 1364)
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,8 @@ def simulate(point: Point) -> list[dict[str, object]]:
         value = getattr(point, field)
         if value is not None:
             w = w.model_copy(update={field: getattr(w, field).model_copy(update={"value": float(value)})})
-    chunks = SWEEP_CHUNKS if point.study == "sweep" else system.chunks
     load = workload.load_of(w, system, point.nodes, point.scalings[0])
-    result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, chunks, point.scenario.faults)
+    result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, faults=point.scenario.faults)
     rows = []
     for scaling in point.scalings:
         common = {

@@ -156,8 +156,11 @@ def verdict_row(half: str, machine: str, result: Judgement | None) -> dict[str, 
         }
     text = (
         f"mean error {result.mean_error:.1f} % (target {MEAN_ERROR:g}), {100 * result.within:.0f} % of points within {POINT_ERROR:g} %"
-        f" (target {100 * POINT_SHARE:g}), sign right in {result.sign_right} of {result.sign_cases}"
+        f" (target {100 * POINT_SHARE:g})"
     )
+    if result.sign_cases:
+        text += f", sign right in {result.sign_right} of {result.sign_cases}"
+    what = " (compute kernels)" if half == "compute" else ""
     return {
         **row,
         "points": result.points,
@@ -166,7 +169,7 @@ def verdict_row(half: str, machine: str, result: Judgement | None) -> dict[str, 
         "sign_right": result.sign_right,
         "sign_cases": result.sign_cases,
         "status": "ok" if result.passed else "failed",
-        "verdict": ("validated: " if result.passed else "not validated: ") + text,
+        "verdict": ("validated" if result.passed else "not validated") + f"{what}: {text}",
     }
 
 

@@ -75,7 +75,7 @@ def test_scaleout_writes_all_its_files(tmp_path: Path, capsys: pytest.CaptureFix
     assert set(frames["scaleout"]["component"]) == {"total", "embedding", "bottom_mlp", "exposed_all_to_all_forward", "interaction",
                                                     "top_mlp", "exposed_all_to_all_backward", "embedding_update", "exposed_all_reduce"}  # fmt: skip
     assert set(frames["scaleout"]["scaling"]) == {"strong", "weak", "growing"}
-    assert len(frames["scaleout_sweep"]) == 16
+    assert len(frames["scaleout_sweep"]) == 12
     assert frames["simulation_setup"]["source"].ne("").all()
 
 
