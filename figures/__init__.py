@@ -1,7 +1,6 @@
 """Figures, one module each: tidy rows in, one drawing out. No number is typed here; styles are in `style.py`.
 
-A figure module has `FILES` (what it reads: `model/<name>`, `timing`, `claims`), `rows(inputs)` (its tidy frame, saved
-beside the drawing) and `draw(rows)` (the drawing, from that frame alone).
+A figure module has `rows(inputs)` (its tidy frame, saved beside the drawing) and `draw(rows)` (the drawing, from that frame alone).
 """
 
 CATALOG = {

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import operator_times
 from .inputs import Inputs
 
-FILES = operator_times.FILES
 OPERATOR = "gemv_all_reduce"
 
 

@@ -6,8 +6,6 @@ from matplotlib.figure import Figure
 from . import reductions
 from .inputs import Inputs
 
-FILES = ("model/reduction", "claims")
-
 
 def rows(inputs: Inputs) -> pd.DataFrame:
     return reductions.rows(inputs, "mi210-2node", {"embedding_all_to_all": "P2"})

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import reductions
 from .inputs import Inputs
 
-FILES = ("model/reduction", "claims")
 CLAIMS = {"gemv_all_reduce": "P3", "embedding_all_to_all": "P1", "gemm_all_to_all": "P4"}
 
 

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/traffic",)
 MACHINES = ("mi210-x4", "mi210-2node")
 
 

@@ -8,8 +8,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/validation", "model/validation_summary")
-
 
 def rows(inputs: Inputs) -> pd.DataFrame:
     """Points (kind `point`) and the words of each half's verdict (kind `verdict`)."""

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/occupancy",)
 MACHINE = "mi210-x4"
 CASES = {"embedding_all_to_all": "1024|64", "gemv_all_reduce": "32K|4K"}
 

@@ -8,7 +8,6 @@ from artifact import compare
 from . import style
 from .inputs import Inputs
 
-FILES = ("timing",)
 SERIES = {
     "fused": "fused, zero-copy",
     "own": "own compute alone",

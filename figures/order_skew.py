@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/skew", "claims")
 NAMES = {"remote_first": "remote first", "oblivious": "oblivious"}
 
 

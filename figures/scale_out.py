@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/scaleout", "model/scaleout_reduction", "claims")
 PARTS = (
     "embedding", "bottom_mlp", "exposed_all_to_all_forward", "interaction", "top_mlp", "exposed_all_to_all_backward",
     "embedding_update", "exposed_all_reduce",

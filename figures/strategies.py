@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/intranode",)
 NAMES = {
     "bulk": "bulk",
     "decomposed": "decomposed",

@@ -6,8 +6,6 @@ from matplotlib.figure import Figure
 from . import style
 from .inputs import Inputs
 
-FILES = ("model/scaleout_sweep", "claims")
-
 
 def rows(inputs: Inputs) -> pd.DataFrame:
     """The sweep; `paper_percent` repeats the paper's number."""

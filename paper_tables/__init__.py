@@ -1,0 +1,13 @@
+"""Tables, one module each: tidy rows in, one frame out, rendered as LaTeX (booktabs), Markdown and CSV. No number is typed here."""
+
+CATALOG = (
+    "claims",
+    "kernel_resources",
+    "mutants",
+    "simulation_setup",
+    "strategies",
+    "system",
+    "time",
+    "verification",
+    "workloads",
+)

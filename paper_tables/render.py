@@ -1,0 +1,35 @@
+"""One frame as .tex (booktabs), .md and .csv: the same cells in all three."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from artifact.files import replacing, write_text
+
+
+def texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells as they are shown: numbers to four significant digits, nothing for a missing one."""
+
+    def cell(value: object) -> str:
+        if value is None or (isinstance(value, float) and pd.isna(value)) or value is pd.NA:
+            return ""
+        return (
+            f"{value:.4g}"
+            if isinstance(value, float) and not float(value).is_integer()
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
+
+    return frame.map(cell)
+
+
+def write(frame: pd.DataFrame, name: str, folder: Path) -> None:
+    """Write the three forms, each whole or not at all. `name` without a suffix."""
+    shown = texts(frame)
+    with replacing(folder / f"{name}.csv") as part:
+        frame.to_csv(part, index=False, lineterminator="\n", float_format="%.6g")
+    write_text(folder / f"{name}.md", shown.to_markdown(index=False, disable_numparse=True) + "\n")
+    titled = shown.rename(columns=lambda c: str(c).replace("_", r"\_").replace("%", r"\%"))
+    style = titled.style.hide(axis="index").format(escape="latex")
+    write_text(folder / f"{name}.tex", style.to_latex(hrules=True))
