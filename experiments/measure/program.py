@@ -30,8 +30,10 @@ def _prepare(symm: Any, make: Any, n_slots: int, n_calls: int | None, stream: An
     reason, captured, estimate = "", None, 0.0
     try:
         captured = Captured(make(), n_slots, n_calls or n_slots, stream)
-    except (all_arms.Unavailable, ValueError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+    except (all_arms.Unavailable, ValueError, NotImplementedError, RuntimeError) as error:
+        if "CUDA error" in str(error):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
     if reason := _agreed(symm, reason):
         return reason
     assert captured is not None

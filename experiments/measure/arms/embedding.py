@@ -152,6 +152,16 @@ def _fused(b: Bench, transport: str, owned: bool) -> Call:
     return with_config(call, config)
 
 
+def _decomposed(b: Bench) -> Call:
+    """Wang et al.: one destination's bags after the other, each on its way while the next is pooled."""
+    from kernels import embedding_all_to_all as op
+
+    b.group  # noqa: B018 - raises Unavailable for a single rank
+    p, config = b.problem, op.default_config(b.problem, b.symm, "compute")
+    out = torch.empty(p.batch_max, p.all_tables, p.dim, dtype=p.dtype, device=b.symm.device)
+    return with_config(lambda slot: op.decomposed(b.symm, p, b.slots[slot]["tables"], out, config), config)
+
+
 def _vdev(b: Bench) -> Call:
     raise Unavailable(
         "torch's all_to_all_vdev needs the NVSHMEM backend of symmetric memory, which this run does not use"
@@ -180,5 +190,6 @@ def arms(b: Bench) -> list[Arm]:
             make = lambda kind=kind, permute=permute: _nccl(b, kind, permute)
             found.append(Arm(name, "bulk", "none", make, "result", 1, view=view[permute]))
     found.append(Arm("own+push", "push", "out", lambda: _push(b)))
+    found.append(Arm("decomposed", "decomposed", "none", lambda: _decomposed(b)))
     found.append(Arm("own+vdev", "bulk", "none", lambda: _vdev(b)))
     return found

@@ -120,6 +120,21 @@ def _nccl(b: Bench, kind: str) -> Call:
     return call
 
 
+def _decomposed(b: Bench) -> Call:
+    """Wang et al.: one destination's rows after the other, each on its way while the next is computed; splits known: a favour."""
+    from kernels import gemm_all_to_all as op
+
+    b.group  # noqa: B018 - raises Unavailable for a single rank
+    counts = row_counts(b.case, b.problem.rows, b.world)
+    known = [int(c) for c in counts[b.symm.rank].sum(0)], [int(c) for c in counts[:, :, b.symm.rank].sum(1)]
+    out, config = _private(b, "received", b.problem.rows_out), op.default_config(b.problem, b.symm, "compute")
+
+    def call(slot: int) -> torch.Tensor:
+        return op.decomposed(b.symm, b.problem, b.slots[slot]["experts"], out, config, known)
+
+    return with_config(call, config)
+
+
 def _push(b: Bench) -> Call:
     """The compute kernel, then a plain kernel that pushes each block to the rank it belongs to."""
     from ..pushing import push_all_to_all
@@ -178,4 +193,5 @@ def arms(b: Bench) -> list[Arm]:
             Arm(f"{k}+nccl", "bulk", "none", lambda k=k: _nccl(b, k), "result", 2 * (k != "own")) for k in COMPUTES
         ]
         found.append(Arm("own+push", "push", "out", lambda: _push(b)))
+        found.append(Arm("decomposed", "decomposed", "none", lambda: _decomposed(b)))
     return found

@@ -117,6 +117,19 @@ def _fused(b: Bench, algorithm: str, owned: bool) -> Call:
     return with_config(call, config)
 
 
+def _decomposed(b: Bench) -> Call:
+    """Wang et al.: one owner's rows after the other, each on its way while the next is computed."""
+    from kernels import gemv_all_reduce as op
+
+    b.group  # noqa: B018 - raises Unavailable for a single rank
+    out, config = _private(b), op.default_config(b.problem, b.symm, "compute")
+
+    def call(slot: int) -> torch.Tensor:
+        return op.decomposed(b.symm, b.problem, b.slots[slot]["weight"], b.slots[slot]["x"], out, config=config)
+
+    return with_config(call, config)
+
+
 def arms(b: Bench) -> list[Arm]:
     """Fused first, then what a user would do without it."""
     rounded = 2 * b.world  # each rank's partial, and each sum on its way, in the dtype
@@ -134,4 +147,5 @@ def arms(b: Bench) -> list[Arm]:
             for k in COMPUTES
         ]
         found.append(Arm("own+push", "push", "none", lambda: _push(b), "result", rounded))
+        found.append(Arm("decomposed", "decomposed", "none", lambda: _decomposed(b)))
     return found
