@@ -46,8 +46,8 @@ class Memory:
         if mode not in MODES:
             raise ValueError(f"memory mode {mode!r} is not one of {', '.join(MODES)}")
         self.chooser, self.mode = chooser, mode
-        self.detector = Detector(report) if report is not None else None
         self.messages: list[Message | None] = [None]
+        self.detector = Detector(report, self.messages) if report is not None else None
         self.threads: list[Thread] = []
         self.capacity = threads
         self.undelivered: list[Message] = []  # late mode only

@@ -43,20 +43,23 @@ class Read:
 
     __slots__ = ("agent", "clock", "op", "put", "scope", "site", "strong", "thread", "time")
 
-    def __init__(self, t: Thread, strong: bool, scope: Scope, site: Any, op: str, put: int):
+    def __init__(self, t: Thread, strong: bool, scope: Scope, site: Any, op: str, put: int, time: int):
         self.thread, self.agent, self.clock = t, t.index, t.now
         self.strong, self.scope, self.site, self.op, self.put = strong, scope, site, op, put
-        self.time = 0
+        self.time = time
 
     def known(self, t: Thread) -> bool:
         return t.vc[self.agent] >= self.clock or self.put in t.seen
 
 
 class Detector:
-    """Finds conflicting accesses that no happens-before orders. `report` gets each `Conflict`, once per pair of sites."""
+    """Finds conflicting accesses that no happens-before orders.
 
-    def __init__(self, report: Callable[[Conflict], None]):
-        self._report = report
+    `report` gets each `Conflict`, once per pair of sites; `messages` is the memory's list, which tells the time.
+    """
+
+    def __init__(self, report: Callable[[Conflict], None], messages: list):
+        self._report, self._messages = report, messages
         self._told: set = set()
         self._sets: list[tuple[Read, ...]] = [()]
         self._grown: dict[int, int] = {}  # (set, kind of read) -> set with it, packed into one integer
@@ -119,7 +122,7 @@ class Detector:
             # A read ordered before this one is implied by it, unless it is plain and this one strong.
             kept = tuple(r for r in self._sets[old] if not ((r.strong or not strong) and r.known(t)))
             new = len(self._sets)
-            self._sets.append((*kept, Read(t, strong, scope, site, op, put)))
+            self._sets.append((*kept, Read(t, strong, scope, site, op, put, len(self._messages))))
             self._grown[key] = new
             self._grown[(new << 1 | strong) << 56 | t.index << 32 | t.now] = new
         return new

@@ -52,7 +52,7 @@ class Run:
         self.in_host: Host | None = None
         self.reports: list[Report] = []
         self.steps = 0
-        self.remote_stores = 0
+        self.remote_stores = self.remote_flags = 0  # tiles and puts; flags raised at other ranks
         self.digest = 0xCBF29CE484222325
         self.trace: deque = deque(maxlen=options.trace)
 
@@ -235,7 +235,8 @@ class Run:
             self._mark(wg, op, zlib.crc32(result.tobytes()) if op.scalar and w.buf.shared else w.buf.last.item(w.lo))
         elif kind == ops.STORE:
             memory.store(wg.lead if op.lead else wg.tile, w, op.values, op.sem, op.scope, op.site, op.name)
-            self.remote_stores += w.buf.rank != wg.rank
+            if w.buf.rank != wg.rank:
+                self.remote_stores += 1
             self._news(wg)
             self._mark(wg, op, len(memory.messages))
         elif kind == ops.RMW:
@@ -245,6 +246,7 @@ class Run:
             )
             if len(memory.changed) > before and (memory.newest(w, op.dtype) != result).any():
                 self._news(wg)
+                self.remote_flags += w.buf.rank != wg.rank
             else:  # stored nothing new: nobody's wait can end by it
                 del memory.changed[before:]
                 self._poll(wg, op, result)
@@ -257,6 +259,7 @@ class Run:
         elif kind == ops.PUT:
             self._put(wg, op)
         elif kind == ops.SIGNAL:
+            self.remote_flags += op.peer != wg.rank
             wg.nic(op.peer).signal(wg.lead, w, op.change, op.dtype, None, op.site, op.name)
             self._news(wg)
             self._mark(wg, op, len(memory.messages))
@@ -295,7 +298,9 @@ class Run:
         data: Message = engine.copy(wg.lead, source, op.where, values, op.dtype, op.site, op.name)
         self._mark(wg, op, data.id)
         self._news(wg)
+        self.remote_stores += op.where.buf.rank != wg.rank
         if op.values is not None:
+            self.remote_flags += 1
             flag, change, dtype = op.values
             engine.signal(wg.lead, flag, change, dtype, data, op.site, op.name)
 

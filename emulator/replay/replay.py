@@ -33,7 +33,7 @@ class ReplayResult:
         trace: the last operations, one line each (option `trace`).
         results: what each rank's program returned (None where the run ended before).
         decisions: what was decided; replays the run without its seed.
-        stats: counts: operations, switches, stores, stale reads, release records.
+        stats: counts: steps, switches, stores, stale_reads, remote_stores (tiles and puts), remote_flags.
     """
 
     ok: bool
@@ -103,7 +103,7 @@ class Replayer:
             decisions=Decisions(run.scheduler.taken, run.adversary.taken),
             stats={
                 "steps": run.steps, "switches": run.scheduler.switches, "stores": len(memory.messages) - 1,
-                "stale_reads": memory.stale_reads, "remote_stores": run.remote_stores,
+                "stale_reads": memory.stale_reads, "remote_stores": run.remote_stores, "remote_flags": run.remote_flags,
             },
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Shrink a failing run: fewest context switches and delayed deliveries that still show the same finding (delta debugging)."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,20 @@ class Shrunk:
             f"shrunk from {self.was[0]} context switches and {self.was[1]} delayed deliveries to {self.now[0]} and {self.now[1]}"
             f" ({self.runs} runs); operations up to there:"
         )
-        return "\n".join([head, *(f"  {line}" for line in self.result.trace)])
+        return "\n".join([head, *(f"  {line}" for line in self.story())])
+
+    def story(self) -> list[str]:
+        """The trace of the work-groups that the report names, and what others did to the flags that it names; polls once."""
+        text = self.report.text if self.report is not None else ""
+        named, places = set(re.findall(r"rank \d+ WG \d+", text)), set(re.findall(r"`[^`]+` of rank \d+", text))
+        lines: list[str] = []
+        left_out = 0
+        for line in self.result.trace:
+            if text and line[:14].strip() not in named and not any(place in line for place in places):
+                left_out += 1
+            elif not lines or lines[-1] != line:
+                lines.append(line)
+        return lines + ([f"({left_out} operations of other work-groups)"] if left_out else [])
 
 
 def shrink(
