@@ -97,6 +97,11 @@ def sweep_points() -> Iterator[Point]:
                 )
 
 
+def chunks_of(system: workload.System, nodes: int) -> int:
+    """Messages a pair: the network's up to 128 nodes, fewer beyond (a pair's share is small there, and messages are what costs)."""
+    return system.chunks if nodes <= 128 else max(1, system.chunks * 128 // nodes)
+
+
 def simulate(point: Point) -> list[dict[str, object]]:
     """Rows of one point: one a scaling and component (components add up to component "total")."""
     system = workload.system(workload.load_network(point.network))
@@ -106,7 +111,8 @@ def simulate(point: Point) -> list[dict[str, object]]:
         if value is not None:
             w = w.model_copy(update={field: getattr(w, field).model_copy(update={"value": float(value)})})
     load = workload.load_of(w, system, point.nodes, point.scalings[0])
-    result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, faults=point.scenario.faults)
+    chunks = chunks_of(system, point.nodes)
+    result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, chunks, point.scenario.faults)
     rows = []
     for scaling in point.scalings:
         common = {
@@ -115,6 +121,7 @@ def simulate(point: Point) -> list[dict[str, object]]:
             "workload": point.workload,
             "topology": system.topology,
             "nodes": point.nodes,
+            "chunks": chunks,
             "scaling": scaling,
             "scenario": point.scenario.name,
             "scope": point.scope,
