@@ -8,6 +8,8 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..errors import ProblemError, require
 from . import builder
 from .targets import TARGETS
+
+HEARTBEAT_S = 15
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,6 +37,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A function to call with the name of each finished kernel: a bar on a terminal, else a line every HEARTBEAT_S seconds."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("compiling"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        spoken = time.monotonic()
+        done = 0
+
+        def advance(name: str) -> None:
+            nonlocal spoken, done
+            done += 1
+            bar.update(task, advance=1, description=name)
+            if not console.is_terminal and time.monotonic() - spoken > HEARTBEAT_S:
+                spoken = time.monotonic()
+                print(f"compiled {done} of {total}", file=sys.stderr)
+
+        yield advance
+
+
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     started = time.monotonic()
@@ -42,22 +73,8 @@ def main(argv: list[str] | None = None) -> int:
     except ProblemError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    columns = (
-        TextColumn("compiling"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(pairs))
-        report = builder.build(
-            pairs,
-            args.catalog,
-            args.asm_dir,
-            args.jobs,
-            progress=lambda name: bar.update(task, advance=1, description=name),
-        )
+    with _progress(len(pairs)) as advance:
+        report = builder.build(pairs, args.catalog, args.asm_dir, args.jobs, progress=advance)
     builder.write_csv(report.rows, args.out)
     for row in report.rows:
         if row["status"] == "failed" and not str(row["reason"]).startswith("lint: "):
