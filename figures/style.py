@@ -71,7 +71,7 @@ def label(made: Figure, rows: pd.DataFrame, note: str = "") -> None:
     words = {"model": "timing model, nothing measured", "gpu": "measured on GPUs", "emulator": "CPU emulator"}[backend]
     machines = ", ".join(sorted(rows["machine"].unique()))
     text = f"backend: {backend} ({words}); machine: {machines}{'; ' + note if note else ''}"
-    characters = int(20 * made.get_figwidth())
+    characters = int(19 * made.get_figwidth())
     made.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=7, color=COLOURS["grey"])
 
 
