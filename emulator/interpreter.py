@@ -270,6 +270,7 @@ def install() -> EmulatedBuilder:
         # By class: kernels already rewritten hold this object. debug: device_assert is silently off without it.
         builder.__class__ = EmulatedBuilder
         builder.options = stock.InterpreterOptions(sanitize_overflow=False, debug=True)
+        stock._get_np_dtype = np_dtype
         reductions.install()
         language.install()
         np.seterr(all="ignore")  # kernels overflow and divide by zero silently, as on hardware

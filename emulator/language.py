@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import triton.language as tl
+from triton.language import target_info
 from triton.runtime import interpreter as stock
 
 _scope: Any = None
@@ -21,6 +22,13 @@ _scanned: set[int] = set()
 def _index(self: tl.tensor) -> int:
     # numpy >= 2.4 refuses int() of an array with one element in one dimension (triton 3.6's way).
     return int(self.handle.data.reshape(-1)[0])
+
+
+def _no_target() -> None:
+    return None
+
+
+_no_target.__triton_builtin__ = True
 
 
 def _bound(member: Callable) -> Callable:
@@ -89,6 +97,8 @@ def install() -> None:
     if _scope is not None:
         return
     _memoise_types()
+    # No target: kernels that ask take their portable branch, whatever hardware this machine has (and looking is slow).
+    target_info.current_target = _no_target
     everything = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     _scope = stock._patch_lang(everything)
     tl.tensor.__index__ = _index

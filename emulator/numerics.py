@@ -34,13 +34,13 @@ _np_dtypes: dict[str, np.dtype] = {}
 
 
 def np_dtype(ty: tl.dtype) -> np.dtype:
-    """The numpy type that carries a Triton scalar, pointer or block type (the interpreter's own, which builds a table each time)."""
-    if type(ty) is not tl.dtype:
-        return _stock_np_dtype(ty)
-    known = _np_dtypes.get(ty.name)
-    if known is None:
-        known = _np_dtypes[ty.name] = _stock_np_dtype(ty)
-    return known
+    """The numpy type that carries a Triton scalar, pointer or block type (the interpreter builds a table each time)."""
+    if type(ty) is tl.dtype:
+        known = _np_dtypes.get(ty.name)
+        if known is None:
+            known = _np_dtypes[ty.name] = _stock_np_dtype(ty)
+        return known
+    return np_dtype(ty.element_ty) if isinstance(ty, tl.block_type) else _stock_np_dtype(ty)
 
 
 def bf16_to_f32(bits: np.ndarray) -> np.ndarray:
