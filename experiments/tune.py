@@ -5,9 +5,12 @@ launched cooperatively also on a single GPU, so that no configuration is chosen 
 """
 
 import argparse
+import contextlib
 import json
+import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -28,6 +31,7 @@ from .verify.program import compare
 
 ROLES = ("compute", "fused")
 SAMPLES = 7
+COMPILERS = 12  # threads
 # Cases that are tuned: the others take the nearest one's choice.
 TUNED = {
     "gemv_all_reduce": (
@@ -119,6 +123,47 @@ class Always:
         kernel[(grid,)](**args, num_warps=num_warps, num_stages=num_stages, launch_cooperative_grid=True)
 
 
+class Compiling:
+    """A rank whose launches only compile, so that many candidates are compiled side by side before the first is timed."""
+
+    def __init__(self, symm: Any, cooperative: bool):
+        self._symm, self._cooperative = symm, cooperative
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._symm, name)
+
+    def launch(
+        self,
+        kernel: Any,
+        grid: int,
+        args: dict[str, Any],
+        *,
+        num_warps: int = 4,
+        num_stages: int = 1,
+        waits: bool = True,
+    ) -> None:
+        options = {"num_warps": num_warps, "num_stages": num_stages, "launch_cooperative_grid": self._cooperative}
+        kernel.warmup(**args, **options, grid=(grid,))
+
+
+def compile_all(
+    operator: str, role: str, symm: Any, problem: Any, slots: list[Any], out: torch.Tensor, configs: list[Any]
+) -> None:
+    """Compile the candidates in parallel. One rank only: what operators agree on between ranks has an order."""
+    if symm.world_size > 1:
+        return
+    rank = Compiling(symm, cooperative=role == "fused")
+
+    def one(config: Any) -> None:
+        # What does not compile is refused with its reason when it is tried.
+        with contextlib.suppress(Exception):
+            _call(operator, role, rank, problem, slots, out, config)(0)
+
+    one(configs[0])
+    with ThreadPoolExecutor(min(COMPILERS, os.cpu_count() or 1)) as pool:
+        list(pool.map(one, configs[1:]))
+
+
 def _call(operator: str, role: str, symm: Any, problem: Any, slots: list[Any], out: torch.Tensor, config: Any) -> Any:
     module = __import__(f"kernels.{operator}", fromlist=["fused"])
     function = module.fused if role == "fused" else module.compute
@@ -153,7 +198,9 @@ def tune_case(symm: Any, operator: str, case: cases.Case, role: str, deadline_s:
     end = time.monotonic() + deadline_s
     tried: list[tuple[float, Any]] = []
     refused: list[str] = []
-    for config in candidates(operator, role, problem, symm):
+    configs = candidates(operator, role, problem, symm)
+    compile_all(operator, role, symm, problem, slots, out, configs)
+    for config in configs:
         if min(symm.exchange(end - time.monotonic())) < 0:
             break
         captured = Captured(_call(operator, role, rank, problem, slots, out, config), n_slots, n_slots, stream)
@@ -194,6 +241,14 @@ def tune_case(symm: Any, operator: str, case: cases.Case, role: str, deadline_s:
     }
 
 
+def known_cases(path: Path, operator: str, world_size: int) -> set[tuple[str, ...]]:
+    """(role, case) of an operator that a file holds for a world size."""
+    old = json.loads(path.read_text())["entries"] if path.is_file() else []
+    return {
+        (e["role"], e["case"]) for e in old if (e["operator"], e["problem"]["world_size"]) == (operator, world_size)
+    }
+
+
 def merge(path: Path, device: str, new: list[dict[str, Any]]) -> None:
     """Put entries into the file of a GPU model, in place of those of the same operator, role, case and world size."""
     old = json.loads(path.read_text())["entries"] if path.is_file() else []
@@ -207,22 +262,30 @@ def merge(path: Path, device: str, new: list[dict[str, Any]]) -> None:
 
 
 def tune(
-    source: Any, operator: str, roles: tuple[str, ...], clock: measure_run.Clock, report: Any = print
+    source: Any,
+    operator: str,
+    roles: tuple[str, ...],
+    clock: measure_run.Clock,
+    known: set[tuple[str, ...]],
+    report: Any = print,
 ) -> list[dict[str, Any]]:
-    """Entries of all tuned cases of an operator that the clock leaves time for."""
+    """Entries of all tuned cases of an operator that the clock leaves time for and that are not `known` (role, case)."""
     found = []
-    for case in cases.timing(operator):
-        for role in roles if case["case"] in TUNED[operator] else ():
+    for role in roles:
+        for case in cases.timing(operator):
+            if case["case"] not in TUNED[operator] or (role, case["case"]) in known:
+                continue
             if source.agree(clock.left() < 10):
                 return found
             entry = source.run(tune_case, operator, case, role, max(5.0, clock.left() - 5))[0]
             found.append(entry)
             report(
                 f"tuned {operator} {role} {case['case']}: {entry['time_us']} us (default {entry['default_us']}), "
-                f"{entry['tried']} tried, {len(entry['refused'])} refused; {entry['config']}"
+                f"{entry['tried']} tried, {len(entry['refused'])} refused; {entry['config']}",
+                flush=True,
             )
             for reason in entry["refused"][:2]:
-                report(f"  refused: {reason}")
+                report(f"  refused: {reason}", flush=True)
     return found
 
 
@@ -232,6 +295,7 @@ def main(arguments: list[str] | None = None) -> int:
     p.add_argument("--role", action="append", choices=ROLES)
     p.add_argument("--world", type=int)
     p.add_argument("--time-limit", type=float, default=480.0, metavar="SECONDS")
+    p.add_argument("--again", action="store_true", help="tune also what the file holds already")
     p.add_argument("--out", type=Path, help="JSON file (default: that of this GPU model in kernels/tuning)")
     options = p.parse_args(arguments)
     from kernels import tuning
@@ -246,7 +310,8 @@ def main(arguments: list[str] | None = None) -> int:
     found: list[dict[str, Any]] = []
     with measure_run.open_source(world) as source:
         for operator in options.operator or cases.OPERATORS:
-            found += tune(source, operator, tuple(options.role or ROLES), clock)
+            known = set() if options.again else known_cases(path, operator, world)
+            found += tune(source, operator, tuple(options.role or ROLES), clock, known)
             if source.writes:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 merge(path, device, found)

@@ -156,8 +156,13 @@ class VirtualRank(_GpuRank):
     ) -> None:
         limit = self.max_resident(num_warps)
         require(not waits or grid <= limit, "grid", grid, f"1 to {limit}, this virtual rank's share of the device")
+        # The first rank compiles, the others then find it: compiling side by side would do the same work world_size times.
+        if self.rank > 0:
+            self._meeting.wait()
         compiled = kernel.warmup(**args, num_warps=num_warps, num_stages=num_stages, grid=(grid,))
         compiled._init_handles()
+        if self.rank == 0:
+            self._meeting.wait()
         self._meeting.wait()
         kernel[(grid,)](**args, num_warps=num_warps, num_stages=num_stages)
 

@@ -153,7 +153,7 @@ def probes(b: Bench) -> list[Probe]:
     found = [
         Probe("read", f"read {READ_BYTES >> 20} MiB, {w} work-groups an SM of {n} warps", lambda w=w, n=n: _read(b, w, n),
               bytes_read=READ_BYTES, quick=(w, n) != (2, 4))
-        for w, n in ((4, 4), (8, 4), (2, 8), (4, 8), (2, 4))
+        for w, n in ((4, 4), (8, 4), (16, 4), (16, 2), (4, 8), (8, 8), (2, 4))
     ]  # fmt: skip
     found.append(Probe("copy", f"copy {READ_BYTES >> 20} MiB", lambda: _copy(b), bytes_read=READ_BYTES))
     for dtype in ("bfloat16", "float16", "float32"):
