@@ -65,9 +65,19 @@ class Run:
         for host in self.hosts:
             host.kill()
 
+    def forget(self) -> None:
+        """Break the reference cycles of a run that has been told: garbage collection is too rare for thousands of runs."""
+        for host in self.hosts:
+            for group in host.started:
+                group.__dict__.clear()
+            host.symm.__dict__.clear()
+            host.__dict__.clear()
+        self.memory.__dict__.clear()
+        self.__dict__.clear()
+
     # ------------------------------------------------------------------------------------------------------ reports
     def _conflict(self, conflict: Conflict) -> None:
-        if conflict.kind == "lanes" and not self.options.lanes:
+        if conflict.buf.name in self.options.ignore or (conflict.kind == "lanes" and not self.options.lanes):
             return
         self.report(race_report(self, conflict))
 

@@ -33,6 +33,7 @@ class Host:
         self.launches = 0
         self.waiting: deque[WorkGroup] = deque()
         self.groups: list[WorkGroup] = []  # of the present launch
+        self.started: list[WorkGroup] = []  # of all launches
         self._left = 0
         self._offer: Any = None
         self._answer: Any = None
@@ -82,6 +83,7 @@ class Host:
     def _launch(self, run: "Run", launch: Launch) -> None:
         self.groups = launch.groups(run, self, self.launches)
         self.launches += 1
+        self.started += self.groups
         self._left = len(self.groups)
         self.waiting.extend(self.groups)
         for _ in range(run.options.resident):

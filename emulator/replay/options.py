@@ -38,6 +38,7 @@ class ReplayOptions:
         stop_at_first: end the run at the first report; else go on and collect them.
         lanes: report work-groups whose own tile accesses conflict between two barriers with lanes mapped differently.
         poison: report plain loads of symmetric memory that nobody has written.
+        ignore: names of buffers whose races are on purpose (sentinels in the data) and not reported.
         host: treat torch operations of the host programs on heap tensors as accesses of the rank's host.
         record: remember what work-groups did after which values, instead of interpreting them each time.
         max_steps: operations after which a run counts as a livelock.
@@ -53,6 +54,7 @@ class ReplayOptions:
     stop_at_first: bool = True
     lanes: bool = True
     poison: bool = True
+    ignore: tuple[str, ...] = ()
     host: bool = True
     record: bool = True
     max_steps: int = 200_000

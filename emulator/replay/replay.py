@@ -92,7 +92,7 @@ class Replayer:
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
         memory = run.memory
-        return ReplayResult(
+        result = ReplayResult(
             ok=not run.reports,
             reports=tuple(run.reports),
             seed=seed,
@@ -106,6 +106,8 @@ class Replayer:
                 "stale_reads": memory.stale_reads, "remote_stores": run.remote_stores, "remote_flags": run.remote_flags,
             },
         )  # fmt: skip
+        run.forget()
+        return result
 
 
 def replay(
