@@ -88,9 +88,8 @@ class Kernel:
         if operation.protocol == "one_shot":
             expected = [sum(len(s) for s in self.slices) - len(s) for s in self.slices] if self.slices else expected
         self.arrived = [Arrivals(self.env, n) for n in expected]
-        self.on_result: Callable[[int, Step, int], None] | None = (
-            None  # (rank, step, work-groups): what hardware may watch
-        )
+        # What hardware may watch: (rank, step, work-groups) of every result, when it has been computed.
+        self.on_result: Callable[[int, Step, int], None] | None = None
 
     def _slices(self) -> list[dict[int, list]]:
         """Per rank, slice -> [dest, bytes, logical work-groups left] of those that leave the rank."""

@@ -18,7 +18,7 @@ from .plans import Operation
 OPERATORS = ("gemv_all_reduce", "embedding_all_to_all", "gemm_all_to_all")
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 INDEX_BYTES = 4
-ONE_SHOT_BYTES = 64 * 1024  # partial vectors up to this size go one-shot
+ONE_SHOT_BYTES = 64 * 1024  # partial vectors up to this size go one-shot where nothing was tuned
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class _Device:
         return self._machine.compute_units * (self._machine.wave_slots // num_warps)
 
 
-def _configured(module: ModuleType, operator: str, problem: Any, target: Target, **changes: object) -> Any:
-    """The operator's own configuration: the tuned one of this GPU, else its default at the grid that the profile says."""
+def _configured(module: ModuleType, operator: str, problem: Any, target: Target, **untuned: object) -> Any:
+    """The operator's own configuration: the tuned one of this GPU, else its default with `untuned` and the profile's grid."""
     machine, role = target.machine, "fused" if target.fused else "compute"
     config = module.default_config(problem, _Device(machine), role)
     if tuning.nearest(machine.gpu, operator, role, module.tuning_key(problem)) is None:
-        config = replace(config, grid=machine.grid(operator, target.fused))
-    return replace(config, order=target.order, **changes)
+        config = replace(config, grid=machine.grid(operator, target.fused), **untuned)
+    return replace(config, order=target.order)
 
 
 def touched(row: int, sector: int) -> float:
@@ -63,8 +63,10 @@ def _gemv(case: Mapping[str, Any], target: Target) -> Operation:
     dtype, world = str(case["dtype"]), target.machine.gpus
     problem = gemv_all_reduce.Problem(int(case["m"]), int(case["k"]), int(case["batch"]), getattr(torch, dtype), world)
     partial = problem.m * problem.batch * 4
-    algorithm = str(case.get("algorithm") or ("one_shot" if partial <= ONE_SHOT_BYTES else "two_phase"))
-    config = _configured(gemv_all_reduce, "gemv_all_reduce", problem, target, algorithm=algorithm)
+    by_size = "one_shot" if partial <= ONE_SHOT_BYTES else "two_phase"
+    config = _configured(gemv_all_reduce, "gemv_all_reduce", problem, target, algorithm=by_size)
+    algorithm = str(case.get("algorithm") or (config.algorithm if target.fused else by_size))
+    config = replace(config, algorithm=algorithm)
     return Operation(
         operator="gemv_all_reduce",
         plans=tuple(gemv_all_reduce.make_plan(problem, config, rank) for rank in range(world)),
