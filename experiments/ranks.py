@@ -33,6 +33,11 @@ def gpu_count() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
+def is_writer() -> bool:
+    """Whether this process writes files and prints: the launcher's rank 0, or the only one."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def world_sizes(backend: str) -> tuple[int, ...]:
     """World sizes that a backend can run here."""
     if backend != "gpu":
@@ -72,7 +77,7 @@ class _Ranks:
     @property
     def writes(self) -> bool:
         """Whether this process is the one that writes files and prints."""
-        return True
+        return is_writer()
 
 
 class _Watchdog:
@@ -158,10 +163,6 @@ class TorchrunRanks(_Ranks):
 
     def agree(self, value: Any) -> Any:
         return self.symm.exchange(value)[0]
-
-    @property
-    def writes(self) -> bool:
-        return int(os.environ["RANK"]) == 0
 
 
 class GpuRanks(_Ranks):

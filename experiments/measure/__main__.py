@@ -50,9 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
         outcome = run.measure(
             source, options.operator, jobs, machine, options.out, clock, options.samples, options.eager_samples
         )
-    for failure in outcome.failures:
+    for failure in outcome.failures if source.writes else ():
         print(f"failed: {failure}", file=sys.stderr)
-    print(f"measure: {options.operator} on {machine}: {outcome.line()}, {options.out}")
+    if source.writes:
+        print(f"measure: {options.operator} on {machine}: {outcome.line()}, {options.out}")
     return 1 if outcome.failures else INCOMPLETE if outcome.left else 0
 
 

@@ -100,7 +100,10 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         of.setdefault(row["strategy"], set()).add(row["arm"])
     fused, compute = of.get("fused", set()), of.get("compute", set())
     others = set().union(*(arms for strategy, arms in of.items() if strategy not in ("fused", "compute", "all")))
-    limits = {r["case"]: float(r["limit_us"]) for r in rows if r.get("limit_us") not in (None, "")}
+    limits: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    for row in rows:
+        if row.get("limit_us") not in (None, ""):
+            limits[row["strategy"] == "compute"][row["case"]] = float(row["limit_us"])
     lines = [
         f"{'case':36} {'limit':>8} {'fused':>8} {'own':>8} {'library':>8} {'best other':>10}  library arm, other arm"
     ]
@@ -108,7 +111,8 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         library, other = _best(arms, compute - {"own"}), _best(arms, others)
         own = arms.get("own", float("nan"))
         lines.append(
-            f"{case:36.36} {limits[case]:8.1f} {_best(arms, fused)[1]:8.1f} {own:8.1f} {library[1]:8.1f} {other[1]:10.1f}  "
+            f"{case:36.36} {limits[False].get(case, float('nan')):8.1f} {_best(arms, fused)[1]:8.1f} {own:8.1f} {library[1]:8.1f} {other[1]:10.1f} "
+            f"{100 * limits[True].get(case, float('nan')) / own:15.0f}  "
             f"{library[0]}, {other[0]}"
         )
     return lines

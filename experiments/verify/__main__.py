@@ -134,8 +134,10 @@ def main(arguments: list[str] | None = None) -> int:
                 progress.update(task, advance=1, description=f"{operator} {case['case']}")
                 new = [row(operator, case, r) for r in (records if not reason else [broken(case, reason)])]
                 found += new
-                rows.write(options.out, found, rows.VERIFY)
                 done += 1
+                if not ranks.is_writer():
+                    continue
+                rows.write(options.out, found, rows.VERIFY)
                 if progress.disable and done % HEARTBEAT == 0:
                     print(
                         f"verify: {done} of {len(jobs)} cases, {time.monotonic() - start:.0f} s",
@@ -146,6 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
                     print(line(failure), file=sys.stderr, flush=True)
     failed = {(r["operator"], r["case"]) for r in found if r["status"] == "failed"}
     missing = sum(r["status"] == "missing" for r in found)
+    if not ranks.is_writer():
+        return 1 if failed else 0
     print(
         f"verify: backend {options.backend}, {len(jobs)} cases, {len(found)} rows, {len(failed)} failed"
         + (f", {missing} cannot run here" if missing else "")

@@ -140,4 +140,4 @@ def test_summary_names_the_best_arms() -> None:
     arms["lib"] = copy.deepcopy(arms["own"]) | {"graph": [4.0, 4.0]}
     arms["lib+nccl"] = copy.deepcopy(arms["own"]) | {"strategy": "bulk", "graph": [8.0, 8.0]}
     line = table.summary(table.case_rows("gemv_all_reduce", CASE, "m-x2", [one, one], RATES))[1]
-    assert line.split() == ["c", "3.5", "5.0", "5.0", "4.0", "8.0", "lib,", "lib+nccl"]
+    assert line.split() == ["c", "3.5", "5.0", "5.0", "4.0", "8.0", "40", "lib,", "lib+nccl"]
