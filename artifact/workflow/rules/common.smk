@@ -41,6 +41,8 @@ MODEL_STEPS = {
 RUN = f"results/{BACKEND}"
 FIGURES = catalogue.existing("figures", catalogue.FIGURES)
 TABLES = catalogue.existing("paper_tables", catalogue.TABLES)
+if not Path("emulator/__main__.py").is_file():
+    TABLES.pop("table_mutants", None)
 
 
 wildcard_constraints:

@@ -29,3 +29,31 @@ rule verify_cases:
         "{PYTHON:q} -m artifact.record --kind verify --out {output.rows} --backend {BACKEND} --machine {MACHINE}"
         " --seed {params.seed} --sources experiments.verify --keep results/{BACKEND}/failed"
         " -- {PYTHON:q} -m experiments.verify --backend {BACKEND} {params.selection} --out {output.rows} 2>&1 | tee {log}"
+
+
+rule run_mutants:
+    """Break the kernels on purpose, rule by rule, and see which report of the emulator catches each; a survivor fails the run."""
+    message:
+        "Hunt mutants: {wildcards.scope}"
+    input:
+        src=closure("emulator", "artifact.record"),
+    output:
+        rows="results/emulator/mutants/{scope}.csv",
+        provenance="results/emulator/mutants/{scope}.json",
+    params:
+        selection=lambda wildcards: "--full" if wildcards.scope == "full" else "--sample",
+        seed=CONFIG.seed,
+    log:
+        "results/emulator/logs/run_mutants.{scope}.log",
+    benchmark:
+        "results/benchmarks/run_mutants.{scope}.tsv"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    conda:
+        "../../../environment.yml"
+    shell:
+        "{PYTHON:q} -m artifact.record --kind campaign --out {output.rows} --backend emulator --machine cpu"
+        " --seed {params.seed} --sources emulator --keep results/emulator/failed"
+        " -- {PYTHON:q} -m emulator campaign {params.selection} --out {output.rows} 2>&1 | tee {log}"
