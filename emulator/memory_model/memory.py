@@ -117,9 +117,13 @@ class Memory:
             for i in distinct:
                 if i:
                     self._observe(t, self.messages[i], sem, scope)
-        if unknown and self.mode != "sc":
-            return self._stale_tile(t, w, ids, dtype)
-        return self.newest(w, dtype)
+        if not unknown or self.mode == "sc":
+            return self.newest(w, dtype)
+        if len(distinct) == 1 and w.n * w.buf.cell == dtype.itemsize:
+            found = self.choices(t, w)
+            m = found[self.chooser.stale(t, w, len(found)) if len(found) > 1 else 0]
+            return self.newest(w, dtype) if m is not None and m.id == first else self._value_of(w, m, dtype)
+        return self._stale_tile(t, w, ids, dtype)
 
     @staticmethod
     def newest(w: Where, dtype: np.dtype) -> np.ndarray:
