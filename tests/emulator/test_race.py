@@ -122,3 +122,35 @@ def test_kernels_of_other_styles(interpreting, name: str) -> None:
         assert not any(any(run.results) for run in runs)
     else:
         assert all(re.search(FOREIGN[name], run.reports[0].text) for run in runs)
+
+
+def test_unordered_puts_and_asynchronous_stores_arrive_late(interpreting) -> None:
+    """Wrong values too, not only races; never under sequential consistency."""
+    for program, how in (
+        ("rdma", {"how": "nothing"}),
+        ("rdma", {"how": "own signal only"}),
+        ("descriptor", {"wait": "read"}),
+    ):
+        for memory, wrong in (("sc", False), ("late", True), ("weak", True)):
+            runs = interpreting("runs", program, seeds=8, options={"races": False, "memory": memory}, **how)
+            assert any(any(run.results) for run in runs) == wrong, (program, how, memory)
+
+
+def test_options_of_the_detector(interpreting) -> None:
+    how = {"BEFORE": False, "calls": 2}
+    (run,) = interpreting("runs", "push", seeds=1, options={"stop_at_first": False}, **how)
+    assert len({(r.kind, r.sites) for r in run.reports}) == len(run.reports) >= 1  # once a pair of lines
+    assert all(result is not None for result in run.results)
+    assert all(
+        r.ok for r in interpreting("runs", "push", seeds=3, options={"ignore": ("inbox",)}, CONSUMED=False, calls=2)
+    )
+    assert all(
+        r.ok for r in interpreting("runs", "own_tile", seeds=3, options={"lanes": False}, barrier=False, shift=3)
+    )
+    assert all(r.ok for r in interpreting("runs", "host_reads", seeds=3, options={"host": False}, wait=False))
+    assert all(
+        r.ok
+        for r in interpreting(
+            "runs", "addresses", seeds=3, options={"poison": False, "races": False}, mode="never written"
+        )
+    )
