@@ -232,7 +232,8 @@ def tune_case(symm: Any, operator: str, case: cases.Case, role: str, deadline_s:
         "role": role,
         "case": case["case"],
         "problem": module.tuning_key(problem),
-        "config": asdict(best),
+        # How ranks talk cannot be tuned where there is one.
+        "config": {k: v for k, v in asdict(best).items() if symm.world_size > 1 or k != "algorithm"},
         "resident": symm.max_resident(best.num_warps),
         "time_us": round(best_us, 3),
         "default_us": round(tried[0][0], 3),

@@ -344,11 +344,11 @@ def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused")
     device kind. `role`: "fused" or "compute"."""
     if symm.device.type == "cpu":
         return Config(block_m=16, block_k=256, grid=min(4, symm.max_resident(4)))
-    tuned = tuning.choose(symm, "gemv_all_reduce", role, tuning_key(problem))
-    if tuned is not None:
-        return Config(**tuned | {"grid": min(tuned["grid"], MAX_GRID)})
-    # One flag latency instead of two, unless the extra traffic costs more than that.
+    # One flag latency instead of two, unless the extra traffic costs more than that; tuning on one GPU leaves it open.
     extra_bytes = problem.batch * problem.m * 4 * (problem.world_size - 1)
     algorithm = "one_shot" if extra_bytes <= ONE_SHOT_BYTES else "two_phase"
+    tuned = tuning.choose(symm, "gemv_all_reduce", role, tuning_key(problem))
+    if tuned is not None:
+        return Config(**{"algorithm": algorithm} | tuned | {"grid": min(tuned["grid"], MAX_GRID)})
     # A quarter of the warp slots: with up to 128 registers a thread all work-groups are resident.
     return Config(algorithm=algorithm, grid=min(MAX_GRID, symm.max_resident(4) // 4))
