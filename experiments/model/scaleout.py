@@ -1,7 +1,7 @@
 """Scale-out experiments: scaling of DLRM training from 16 to 128 nodes (more on request), topologies, faults, workload sweep."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from . import dlrm, profile, workload
 from .errors import require
@@ -19,10 +19,17 @@ MLP_WIDTH = (341, 682, 1364)
 
 @dataclass(frozen=True)
 class Scenario:
-    """Faults of one named scenario."""
+    """A named departure from the nominal iteration: faults, or an assumption of the model changed.
+
+    Attributes:
+        update: factor on the time of the embedding update.
+        finer: factor on the messages a pair.
+    """
 
     name: str
-    faults: dlrm.Faults
+    faults: dlrm.Faults = field(default_factory=dlrm.Faults)
+    update: float = 1.0
+    finer: int = 1
 
 
 SCENARIOS = (
@@ -31,7 +38,8 @@ SCENARIOS = (
     Scenario("one link at half bandwidth", dlrm.Faults(weak_links={0: 0.5})),
     Scenario("one link at a tenth of its bandwidth", dlrm.Faults(weak_links={0: 0.1})),
 )
-NONE = Scenario("none", dlrm.Faults())
+ASSUMPTIONS = (Scenario("no embedding update", update=0.0), Scenario("twice the messages a pair", finer=2))
+NONE = Scenario("none")
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,15 @@ def fault_points() -> Iterator[Point]:
             )
 
 
+def assumption_points() -> Iterator[Point]:
+    """What of the model decides the reduction at the largest size."""
+    for scenario in ASSUMPTIONS:
+        for strategy in dlrm.STRATEGIES:
+            yield Point(
+                "scaleout", MAIN_WORKLOAD, MAIN_NETWORK, SWEEP_NODES, ("weak",), strategy, "iteration", scenario
+            )
+
+
 def sweep_points() -> Iterator[Point]:
     """Pooling x MLP width around the main workload: where does a given reduction hold?"""
     for pooling in POOLING:
@@ -106,12 +123,13 @@ def simulate(point: Point) -> list[dict[str, object]]:
     """Rows of one point: one a scaling and component (components add up to component "total")."""
     system = workload.system(workload.load_network(point.network))
     w = workload.load_workload(point.workload)
-    for field in ("pooling", "mlp_width"):
-        value = getattr(point, field)
+    for swept in ("pooling", "mlp_width"):
+        value = getattr(point, swept)
         if value is not None:
-            w = w.model_copy(update={field: getattr(w, field).model_copy(update={"value": float(value)})})
+            w = w.model_copy(update={swept: getattr(w, swept).model_copy(update={"value": float(value)})})
     load = workload.load_of(w, system, point.nodes, point.scalings[0])
-    chunks = chunks_of(system, point.nodes)
+    load = replace(load, update=load.update * point.scenario.update)
+    chunks = chunks_of(system, point.nodes) * point.scenario.finer
     result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, chunks, point.scenario.faults)
     rows = []
     for scaling in point.scalings:
@@ -170,7 +188,7 @@ def run(mapper: Callable, max_nodes: int = 128) -> dict[str, list[dict]]:
     main = [
         p for p in scaling_points(nodes) if p.nodes <= 128 or (p.workload == MAIN_WORKLOAD and "weak" in p.scalings)
     ]
-    points = [*main, *sweep_points(), *topology_points(), *fault_points()]
+    points = [*main, *sweep_points(), *topology_points(), *fault_points(), *assumption_points()]
     points.sort(key=lambda p: -p.nodes)
     found: dict[str, list[dict]] = {"scaleout": [], "sweep": []}
     for study, rows in mapper(one, points, "scale-out"):
@@ -190,9 +208,9 @@ def setup_rows() -> list[dict[str, object]]:
         ("workload", workload.workload_names(), workload.load_workload),
     ):
         for name in names:
-            for field, q in profile.quantities(load(name)):  # type: ignore[operator]
+            for number, q in profile.quantities(load(name)):  # type: ignore[operator]
                 rows.append(
-                    {"kind": kind, "name": name, "field": field, "value": q.value, "unit": q.unit, "source": q.source}
+                    {"kind": kind, "name": name, "field": number, "value": q.value, "unit": q.unit, "source": q.source}
                 )
     return rows
 
@@ -201,6 +219,6 @@ def profile_rows() -> list[dict[str, object]]:
     """Every number of the machine profiles with unit and source."""
     rows = []
     for name in profile.names():
-        for field, q in profile.quantities(profile.load(name)):
-            rows.append({"machine": name, "field": field, "value": q.value, "unit": q.unit, "source": q.source})
+        for number, q in profile.quantities(profile.load(name)):
+            rows.append({"machine": name, "field": number, "value": q.value, "unit": q.unit, "source": q.source})
     return rows

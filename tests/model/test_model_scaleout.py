@@ -162,6 +162,19 @@ def test_rows_of_a_point_and_their_reductions() -> None:
     assert found[0]["reduction_percent"] == pytest.approx(100 * (1 - total["fused"] / total["bulk"]))
 
 
+def test_scenarios_change_what_they_name() -> None:
+    point = scaleout.Point("scaleout", "dlrm-43x682", "torus2d", 16, ("weak",), "fused", "iteration")
+    times = {}
+    for scenario in (scaleout.NONE, *scaleout.ASSUMPTIONS):
+        rows = {r["component"]: r for r in scaleout.simulate(replace(point, scenario=scenario))}
+        times[scenario.name] = (rows["total"]["time_us"], rows["embedding_update"]["time_us"], rows["total"]["chunks"])
+    none, bare, finer = times["none"], times["no embedding update"], times["twice the messages a pair"]
+    assert bare[1] == 0 < none[1]
+    assert none[0] - none[1] <= bare[0] < none[0]  # less than the update is saved: it had hidden all-reduces
+    assert finer[2] == 2 * none[2]
+    assert finer[0] <= none[0]
+
+
 def test_points_cover_what_the_issue_asks() -> None:
     points = list(scaleout.scaling_points())
     assert {p.nodes for p in points} == {16, 32, 64, 128}
