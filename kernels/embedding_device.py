@@ -44,11 +44,16 @@ def pooled_tile(
     table_high = tl.cast(rows, tl.int64)
     if table < tables - 1:
         table_high = tl.load(table_offsets + table + 1)
-    total = tl.zeros((BLOCK_B, BLOCK_D), tl.float32)
-    for step in tl.range(0, tl.max(length, 0), UNROLL):
-        for ahead in tl.static_range(UNROLL):
-            live = step + ahead < length
-            row = tl.load(indices + begin + step + ahead, mask=live, other=0).to(tl.int64)
+    if BLOCK_B == 1 and UNROLL & (UNROLL - 1) == 0:
+        # One bag: a row for each of UNROLL accumulators, added at the end. With a single accumulator the compiler keeps one row
+        # in flight, since each addition waits for the one before.
+        first = tl.sum(begin, 0)
+        bag = tl.sum(length, 0)
+        lanes = tl.arange(0, UNROLL)
+        sums = tl.zeros((UNROLL, BLOCK_D), tl.float32)
+        for step in tl.range(0, bag, UNROLL):
+            live = step + lanes < bag
+            row = tl.load(indices + first + step + lanes, mask=live, other=0).to(tl.int64)
             tl.device_assert((row >= 0) & (row < table_high - table_low) | (~live), "index outside its table")
             values = tl.load(
                 weight + (table_low + row)[:, None] * DIM + columns[None, :],
@@ -56,8 +61,24 @@ def pooled_tile(
                 other=0.0,
             ).to(tl.float32)
             if WEIGHTED:
-                values *= tl.load(sample_weights + begin + step + ahead, mask=live, other=0.0)[:, None]
-            total += values
+                values *= tl.load(sample_weights + first + step + lanes, mask=live, other=0.0)[:, None]
+            sums += values
+        total = tl.sum(sums, 0)[None, :]
+    else:
+        total = tl.zeros((BLOCK_B, BLOCK_D), tl.float32)
+        for step in tl.range(0, tl.max(length, 0), UNROLL):
+            for ahead in tl.static_range(UNROLL):
+                live = step + ahead < length
+                row = tl.load(indices + begin + step + ahead, mask=live, other=0).to(tl.int64)
+                tl.device_assert((row >= 0) & (row < table_high - table_low) | (~live), "index outside its table")
+                values = tl.load(
+                    weight + (table_low + row)[:, None] * DIM + columns[None, :],
+                    mask=live[:, None] & columns_ok[None, :],
+                    other=0.0,
+                ).to(tl.float32)
+                if WEIGHTED:
+                    values *= tl.load(sample_weights + begin + step + ahead, mask=live, other=0.0)[:, None]
+                total += values
     if MEAN:
         count = tl.maximum(length, 1).to(tl.float32)[:, None]
         total = tl.div_rn(total, tl.broadcast_to(count, (BLOCK_B, BLOCK_D)))

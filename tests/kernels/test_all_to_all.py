@@ -55,6 +55,8 @@ def test_embedding_of_awkward_shapes(pools: dict[int, emulator.Ranks], world: in
         (embedding(world, 2, 2, 3, BF16, pooling_mode="mean", index_dtype=torch.int32), config),
         (embedding(world, 13, mixed, 40, F16, pooling_mode="mean", weighted=True), config | {"order": "oblivious"}),
         (embedding(world, 7, mixed, 17, weighted=True), config | {"slice_blocks": 3}),
+        (embedding(world, 9, mixed, 20, weighted=True), config | {"block_b": 1, "unroll": 4}),
+        (embedding(world, 9, mixed, 20, BF16, pooling_mode="mean"), config | {"block_b": 1, "unroll": 8}),
     ]
     assert worst(pools[world], calls, seed=world) <= 1
 
