@@ -50,7 +50,7 @@ class WorkGroup:
         self._memory, self._body, self._root, self._locate = memory, body, root, locate
         self._green: greenlet.greenlet | None = None
         self._node: Node | None = None
-        self._path: list[tuple[Node, Any]] = []
+        self._path: list[tuple[Node, Any]] = []  # what it read so far, polls that led nowhere left out
         self._feed: list[tuple[Node, Any]] | None = None
 
     # ------------------------------------------------------------------------------------------------ next operation
@@ -73,13 +73,15 @@ class WorkGroup:
             return self.pending
         key = b"" if result is None else result.tobytes()
         following = node.next.get(key)
-        if self._green is None and following is None:
-            self._go_live()
-        if self._green is None:
-            if following is not node:
-                self._path.append((node, result))
-        else:
-            following = self._record(node, key, result, following)
+        if following is None:
+            if self._green is None:
+                self._go_live()
+            following = node.next[key] = self._record(result)
+        if following is not node:
+            self._path.append((node, result))
+        if self._green is not None and any(n is not following for n in following.next.values()):
+            self.kill()  # known from here on: no need of the interpreter
+            self._green = None
         self._node = following
         self.pending = following.op
         return following.op
@@ -87,28 +89,24 @@ class WorkGroup:
     def _go_live(self) -> None:
         """Start the interpreter and feed it the values so far, up to the pending operation."""
         self._feed = self._path[::-1]
-        self._path = []
         asked = self._resume(None)
         if asked is None or not asked.same(self._node.op):
             raise AssertionError(
                 f"{self.name} does not repeat itself: {asked and asked.site} instead of {self._node.op.site}"
             )
 
-    def _record(self, node: Node, key: bytes, result: np.ndarray | None, following: Node | None) -> Node:
+    def _record(self, result: np.ndarray | None) -> Node:
+        """The node after `result`, from the interpreter. A state that was seen before leads on as it did then."""
         op = self._resume(result)
-        if following is not None:
-            return following
-        # A state that was seen before leads on as it did then.
+        frames = None
         if op is not None and op.scalar:
             frames = state(kernel_frames(self._green.gr_frame), self._locate)
-            if frames is not None:
-                following = self._root.states.get(frames)
-                if following is None:
-                    following = self._root.states[frames] = Node(op)
-        if following is None:
-            following = Node(op)
-        node.next[key] = following
-        return following
+        if frames is None:
+            return Node(op)
+        known = self._root.states.get(frames)
+        if known is None:
+            known = self._root.states[frames] = Node(op)
+        return known
 
     # ----------------------------------------------------------------------------------------------------- interpreter
     def _resume(self, result: np.ndarray | None) -> Op | None:
