@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments import record, tune
+from experiments import cases, record, tune
 from experiments.errors import ExperimentError
 from experiments.measure import run
+from experiments.studies import engine
 from kernels import tuning
 
 
@@ -117,3 +118,13 @@ def test_merging_replaces_the_same_case(tuned: Path) -> None:
     found = json.loads(tuned.read_text())["entries"]
     assert sorted(e["time_us"] for e in found) == [0.5, 1.0]
     assert not any("refused" in e for e in found)
+
+
+@pytest.mark.parametrize("operator", cases.OPERATORS)
+def test_tuned_cases_exist(operator: str) -> None:
+    assert set(tune.TUNED[operator]) <= {c["case"] for c in cases.timing(operator)}
+
+
+@pytest.mark.parametrize("study", ["occupancy", "order", "staging", "timeline"])
+def test_study_cases_exist(study: str) -> None:
+    assert {operator for operator, _ in engine.jobs(study)} >= {"embedding_all_to_all", "gemm_all_to_all"}
