@@ -112,7 +112,8 @@ def _verified(evidence: Evidence, operators: list[str]) -> tuple[pd.DataFrame, V
     rows = evidence.verify
     if rows is None:
         return pd.DataFrame(), not_evaluated("no verification rows")
-    rows = rows[rows["strategy"] == "fused"]
+    # "fused.two_phase", "fused.peer", ...; the staged variant copies on the receiver's side, so it is not the fused operator.
+    rows = rows[rows["strategy"].str.startswith("fused") & (rows["transport"] != "staged")]
     absent = [o for o in operators if o not in set(rows["operator"])]
     if absent:
         return rows, not_evaluated(f"{NOT_BUILT}: no verification of {', '.join(absent)}")

@@ -43,7 +43,7 @@ def verify(operators: list[str], status: str = "ok", stores: int = 5, transport:
     return pd.DataFrame(
         [
             {
-                "operator": operator, "case": "c", "strategy": "fused", "transport": transport, "dtype": "float32", "world_size": 2, "call": 0, "seed": 1,
+                "operator": operator, "case": "c", "strategy": "fused.peer", "transport": transport, "dtype": "float32", "world_size": 2, "call": 0, "seed": 1,
                 "rank": rank, "max_abs_error": 0.0, "bound": 1.0, "remote_stores": stores, "flags_delivered": 1, "status": status, "reason": "",
             }
             for operator in operators

@@ -79,4 +79,5 @@ rule full:
 
 
 onsuccess:
+    print(ending.make_report(Path(RUN), Path("results/report.html")), end="")
     print(ending.last_lines(Path(RUN), BACKEND, Path("results/report.html")))
