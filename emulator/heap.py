@@ -139,7 +139,7 @@ class Control(ctypes.Structure):
 
     Attributes:
         progress: counts operations that changed memory, and calls of the host; unchanged for long means stuck.
-        idle: 1 while every work-group waits and nothing is left to deliver.
+        idle: rounds of looking in vain, while every work-group waits and nothing is left to deliver; 0 otherwise.
         stop: set by others: raise `Hang` with a description of what is waited for.
         barrier: arrivals at NVSHMEM's barrier (rank 0's counts).
     """

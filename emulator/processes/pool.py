@@ -19,6 +19,7 @@ from .options import HEAP_BYTES, Counts, Options
 from .zygote import zygote
 
 _TICK = 0.05
+_LOOKS = 50
 
 
 class Ranks:
@@ -177,6 +178,7 @@ class _Run:
         self.words: dict[int, str] = {}  # rank -> what it said when told to stop
         self.last_change = time.monotonic()
         self.signature: Any = None
+        self.idle = [0] * n
 
     def _send(self, rank: int, data: bytes) -> None:
         try:
@@ -240,8 +242,10 @@ class _Run:
         now = time.monotonic()
         if signature != self.signature:
             self.signature, self.last_change = signature, now
+            self.idle = [c.idle for c in controls]
             return
-        stuck = all(controls[r].idle or r in self.gathering for r in self.running)
+        # A rank that has not had the processor since the last change has not seen it: it must have looked again, many times.
+        stuck = all(controls[r].idle > self.idle[r] + _LOOKS or r in self.gathering for r in self.running)
         limit = self.stall_s if stuck else self.timeout_s
         if now - self.last_change > limit:
             raise self._hang(limit)

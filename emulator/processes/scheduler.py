@@ -206,7 +206,7 @@ class Scheduler:
                 return
         control = memory.control
         if not memory.under_way():
-            control.idle = 1
+            control.idle += 1
         if control.stop:
             raise Hang("\n".join(self.describe()))
         self._rounds += 1
