@@ -89,7 +89,7 @@ class TorchSymmetricMemory(_GpuRank):
     def __init__(self, group: dist.ProcessGroup, heap_bytes: int = DEFAULT_HEAP_BYTES, backend: str | None = None):
         import torch.distributed._symmetric_memory as symm_mem
 
-        self.group, self.backend = group, backend
+        self.group = group
         self.rank, self.world_size = group.rank(), group.size()
         require_world_size(self.world_size)
         self.device = torch.device("cuda", torch.cuda.current_device())
