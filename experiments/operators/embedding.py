@@ -14,7 +14,7 @@ class Embedding:
 
     name = "embedding_all_to_all"
     same_on_all_ranks = False
-    device_modules = ("kernels.embedding_device",)
+    device_modules: tuple[str, ...] = ("kernels.embedding_device", "kernels.embedding_rdma_device")
 
     def problem(self, case: Case, world_size: int, call: int = 0) -> Any:
         from kernels.embedding_all_to_all import Problem

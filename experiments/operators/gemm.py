@@ -39,7 +39,7 @@ class Gemm:
 
     name = "gemm_all_to_all"
     same_on_all_ranks = False
-    device_modules = ("kernels.gemm_device",)
+    device_modules: tuple[str, ...] = ("kernels.gemm_device", "kernels.gemm_rdma_device")
 
     def problem(self, case: Case, world_size: int, call: int = 0) -> Any:
         from kernels.gemm_all_to_all import Problem

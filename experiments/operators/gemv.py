@@ -16,7 +16,7 @@ class Gemv:
 
     name = "gemv_all_reduce"
     same_on_all_ranks = True
-    device_modules = ("kernels.gemv_device",)
+    device_modules: tuple[str, ...] = ("kernels.gemv_device",)
 
     def problem(self, case: Case, world_size: int, call: int = 0) -> Any:
         from kernels.gemv_all_reduce import Problem

@@ -7,25 +7,19 @@ from contextlib import contextmanager
 
 from ..errors import require
 
-# name: (module; "" for the operator's device code, rule of emulator.mutants, function; "" for all)
-FAULTS = {
-    "drop_wait": ("kernels.shmem", "drop_wait", "wait"),
-    "drop_flag": ("kernels.shmem", "drop_signal", ""),
-    "drop_epoch": ("", "constant_epoch", ""),
-}
+# Name: rule of emulator.mutants, applied everywhere in the device code.
+FAULTS = {"drop_wait": "drop_wait", "drop_flag": "drop_signal", "drop_epoch": "constant_epoch"}
+SHARED_MODULES = ("kernels.shmem", "kernels.rdma", "kernels.handshake")
 
 
-def broken(source: str, rule: str, function: str) -> str:
-    """`source` with the rule applied at every place where it applies. Raises `ExperimentError` if there is none."""
+def broken(source: str, rule: str) -> str:
+    """`source` with the rule applied at every place where it applies."""
     from emulator.mutants import transform
 
     rules = {rule: transform.OPERATORS[rule]}
-    functions = frozenset({function}) if function else None
-    changed = source
-    while (mutant := next(transform.mutate(changed, rules, functions), None)) is not None:
-        changed = mutant.source
-    require(changed != source, "fault", rule, f"a rule that applies to {function or 'some kernel'}")
-    return changed
+    while (mutant := next(transform.mutate(source, rules), None)) is not None:
+        source = mutant.source
+    return source
 
 
 @contextmanager
@@ -34,7 +28,6 @@ def injected(fault: str, device_modules: tuple[str, ...]) -> Iterator[None]:
     from emulator.mutants import loader
 
     require(fault in FAULTS, "fault", fault, ", ".join(FAULTS))
-    module, rule, function = FAULTS[fault]
-    modules = (module,) if module else device_modules
-    with loader.override({name: broken(loader.source_of(name), rule, function) for name in modules}):
+    originals = {name: loader.source_of(name) for name in (*SHARED_MODULES, *device_modules)}
+    with loader.override({name: broken(source, FAULTS[fault]) for name, source in originals.items()}):
         yield

@@ -50,6 +50,14 @@ def test_broken_kernels_fail(
     assert ", seed 70" in lines[0]
 
 
+@pytest.mark.parametrize("fault", ["drop_wait", "drop_flag", "drop_epoch"])
+def test_broken_rdma_kernels_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
+    case = ["--operator", "embedding_all_to_all", "--world", "2", "--case", "long.w2.rdma"]
+    status, _ = verify(tmp_path, *case, "--fault", fault)
+    assert status == 1
+    assert "failed: embedding_all_to_all, case long.w2.rdma, rank " in capsys.readouterr().err
+
+
 def test_a_killed_rank_is_a_failed_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
