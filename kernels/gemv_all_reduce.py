@@ -13,8 +13,10 @@ Why buffers may be reused without a host in between ("ready is not consumed"):
   peer sent from inside call e, after (stream order) whatever read the result of call e - 1 on it.
 * one_shot, stage: a rank in call e has acquired flags of call e - 1 from every peer, so every peer had left call e - 2.
   Two stages, chosen by the epoch's parity, are enough. `out` is written by its own rank only.
+* two_phase over rdma: partials and results land in buffers of the receiver, whose kernel of the same call reads them, so the same two
+  arguments hold for them; what slices are sent from is overwritten by the next kernel of the own rank, after the sender's `quiet`.
 No deadlock: a work-group computes and sends everything it has before it waits, and waits only for the work-groups with its
-own number on other ranks, all of which are resident.
+own number on other ranks (over rdma: for slices of any, its own rank's too), all of which are resident.
 """
 
 from dataclasses import dataclass, replace
@@ -23,14 +25,17 @@ from math import gcd
 import numpy as np
 import torch
 
-from . import collectives, plan, tuning
+from . import collectives, plan, rdma, tuning
 from . import decomposed as decomposition
+from .all_to_all import rdma_workspace
 from .bounds import DTYPES, sum_bound
 from .errors import require, require_world_size
 from .gemv_device import compute_kernel, one_shot_kernel, two_phase_kernel
+from .gemv_rdma_device import two_phase_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, agree
 
 ALGORITHMS = ("two_phase", "one_shot")
+TRANSPORTS = ("peer", "rdma")
 MAX_BATCH = 8
 MAX_GRID = 4096
 ONE_SHOT_BYTES = 1 << 19  # about what a link of 365 GB/s moves in one flag latency of 1.4 us
@@ -73,7 +78,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Config:
-    """How to run it; the same on every rank. `grid` physical work-groups of `num_warps` warps, tiles of block_m x block_k."""
+    """How to run it; the same on every rank. `grid` physical work-groups of `num_warps` warps, tiles of block_m x block_k.
+
+    `transport`: "peer", or "rdma" (two_phase only), whose puts carry slices of `slice_tiles` tiles, `fenced` or with signal.
+    """
 
     algorithm: str = "two_phase"
     block_m: int = 4
@@ -82,9 +90,16 @@ class Config:
     num_stages: int = 3
     grid: int = 264
     order: str = "remote_first"
+    transport: str = "peer"
+    slice_tiles: int = 16
+    fenced: bool = False
 
     def __post_init__(self) -> None:
         require(self.algorithm in ALGORITHMS, "algorithm", self.algorithm, ", ".join(ALGORITHMS))
+        require(self.transport in TRANSPORTS, "transport", self.transport, ", ".join(TRANSPORTS))
+        rdma_ok = self.transport != "rdma" or self.algorithm == "two_phase"
+        require(rdma_ok, "algorithm over rdma", self.algorithm, "two_phase")
+        require(self.slice_tiles >= 1, "slice_tiles", self.slice_tiles, "1 or more")
         require(1 <= self.grid <= MAX_GRID, "grid", self.grid, f"1 to {MAX_GRID}")
 
 
@@ -206,26 +221,51 @@ def fused(
     require((bias is not None) == problem.bias and (residual is not None) == problem.residual, "problem.bias, problem.residual",
             (problem.bias, problem.residual), "what is passed")  # fmt: skip
     _check(problem, symm, weight, x, extras)
-    space = _workspace(symm, problem, config.algorithm)
     tiles, per_owner = tiles_per_owner(problem, config)
-    grid = min(config.grid, tiles)
     args = {
         "weight": weight, "x": x, "bias": bias if bias is not None else x, "residual": residual if residual is not None else x,
-        "out": out, "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "rank": symm.rank,
-        "WORLD": problem.world_size, "HAS_BIAS": problem.bias, "HAS_RESIDUAL": problem.residual, "MAX_WGS": MAX_GRID,
+        "out": out, "rank": symm.rank, "WORLD": problem.world_size, "HAS_BIAS": problem.bias, "HAS_RESIDUAL": problem.residual,
         **_constants(problem, config),
     }  # fmt: skip
-    kernel = one_shot_kernel
     if config.algorithm == "two_phase":
-        kernel = two_phase_kernel
         starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
-        args |= {
-            "done": space.done,
-            "per_owner": per_owner,
-            "first": plan.first_logical(config.order, symm.rank, starts),
-        }
-    symm.launch(kernel, grid, args, num_warps=config.num_warps, waits=problem.world_size > 1)
+        args |= {"per_owner": per_owner, "first": plan.first_logical(config.order, symm.rank, starts)}
+    if config.transport == "rdma":
+        kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
+    else:
+        space = _workspace(symm, problem, config.algorithm)
+        kernel = one_shot_kernel
+        more = {
+            "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "MAX_WGS": MAX_GRID
+        }  # fmt: skip
+        if config.algorithm == "two_phase":
+            kernel, more["done"] = two_phase_kernel, space.done
+    waits = problem.world_size > 1
+    symm.launch(kernel, min(config.grid, tiles), args | more, num_warps=config.num_warps, waits=waits)
     return out
+
+
+def _rdma_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> dict[str, object]:
+    """Stages, landing places and flags of the rdma transport, grown collectively; a landing has a place for each source."""
+    tiles, per_owner = tiles_per_owner(problem, config)
+    partial, reduced = (tiles * config.block_m * problem.batch * size for size in (4, problem.dtype.itemsize))
+    slices = -(-per_owner // config.slice_tiles)
+    landed = per_owner * problem.world_size * config.block_m * problem.batch * 4
+    space = rdma_workspace(symm, "gemv_all_reduce", slices, partial, landed)
+    results = rdma_workspace(symm, "gemv_all_reduce.results", slices, reduced, reduced)
+    return {
+        "stage": space.stage.view(torch.float32),
+        "landing": space.landing.view(torch.float32),
+        "result_stage": results.stage.view(problem.dtype),
+        "result_landing": results.landing.view(problem.dtype),
+        "slice_done": space.slice_done,
+        "ready": space.slice_ready,
+        "done": results.slice_ready,
+        "word": space.word,
+        "max_slices": space.slice_ready.shape[1],
+        "SLICE_TILES": config.slice_tiles,
+        "FENCED": config.fenced,
+    }
 
 
 def compute(

@@ -76,6 +76,21 @@ def test_gemm_of_awkward_shapes(pools: dict[int, emulator.Ranks], world: int, tr
     assert worst(pools[world], calls, seed=world) <= 1
 
 
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_gemv_over_rdma(pools: dict[int, emulator.Ranks], world: int, fenced: bool) -> None:
+    """One row; batches; slices of one tile and larger than an owner's part; after and before a call over the other transport."""
+    rdma = {"algorithm": "two_phase", "transport": "rdma", "block_m": 4, "slice_tiles": 2, "fenced": fenced}
+    calls = [
+        (Gemv(1, 1, 1, F32, world), rdma),
+        (Gemv(50, 9, 1, F32, world), rdma),
+        (Gemv(50, 9, 1, F32, world), rdma | {"transport": "peer"}),
+        (Gemv(37, 20, 3, BF16, world), rdma | {"slice_tiles": 1}),
+        (Gemv(50, 9, 1, F16, world), rdma | {"slice_tiles": 64}),
+    ]
+    assert worst(pools[world], calls, seed=world) <= 1
+
+
 @pytest.mark.parametrize("transport", ["peer", "rdma"])
 def test_eight_ranks(pools: dict[int, emulator.Ranks], transport: str) -> None:
     calls = [
@@ -92,7 +107,7 @@ def test_operators_share_a_heap_and_a_result_buffer(pools: dict[int, emulator.Ra
     for transport in ("peer", "rdma", "peer"):
         calls += [
             (embedding(2, 5, (2, 1), 8), BAGS | {"transport": transport}),
-            (Gemv(20, 9, 1, F32, 2), {"algorithm": "two_phase", "block_m": 4}),
+            (Gemv(20, 9, 1, F32, 2), {"algorithm": "two_phase", "block_m": 4, "transport": transport}),
             (Gemm(30, 60, 20, 8, 2, F32, 2), TILES | {"transport": transport}),
             (Gemv(20, 9, 1, F32, 2), {"algorithm": "one_shot", "block_m": 4}),
         ]
@@ -113,7 +128,7 @@ def test_baselines_compute_the_same(pools: dict[int, emulator.Ranks], world: int
 
 
 @pytest.mark.parametrize("transport", ["peer", "staged", "rdma"])
-@pytest.mark.parametrize("operator", ["embedding", "gemm"])
+@pytest.mark.parametrize("operator", ["embedding", "gemm", "gemv"])
 def test_replay_finds_no_race(operator: str, transport: str) -> None:
     """Two calls under late stores, stale loads and a reordering NIC, every access checked with vector clocks."""
     calls = [
@@ -126,6 +141,10 @@ def test_replay_finds_no_race(operator: str, transport: str) -> None:
             (problem, TILES | {"transport": transport, "fenced": True}),
             (problem, TILES | {"transport": transport}),
         ]
+    if operator == "gemv":
+        config = {"algorithm": "two_phase", "block_m": 4}
+        config |= {"transport": "rdma", "slice_tiles": 2} if transport == "rdma" else {}
+        calls = [(Gemv(m, 8, 1, F32, 2), config) for m in (30, 22)]
     results = emulator.run(PROGRAM + "run", 2, args=(calls, 3), mode="replay", seed=5, heap_bytes=1 << 19)
     assert max(max(errors) for errors in results) <= 1
 
