@@ -121,14 +121,14 @@ def _first(failures: pd.DataFrame, schema: pa.DataFrameSchema) -> str:
     """The first failing cell, in one line."""
     found = failures.dropna(subset=["index"]) if failures["index"].notna().any() else failures
     row = found.sort_values("index", kind="stable").iloc[0]
-    column, check = row["column"], str(row["check"])
-    expected = (
-        {"f": "a number", "I": "a whole number"}.get(str(schema.columns[column].dtype)[:1], "text")
-        if "dtype" in check or "nullable" in check
-        else check
-    )
+    column, check, value = row["column"], str(row["check"]), row["failure_case"]
+    value = getattr(value, "item", lambda: value)()
+    if "dtype" in check or "nullable" in check:
+        expected = {"f": "a number", "I": "a whole number"}.get(str(schema.columns[column].dtype)[:1], "text")
+    else:
+        expected = check.replace("isin(", "one of (").replace("greater_than_or_equal_to", "at least ")
     line = "" if pd.isna(row["index"]) else f", line {int(row['index']) + 2}"
-    return f"column {column}{line} is {row['failure_case']!r}; expected {expected}"
+    return f"column {column}{line} is {value!r}; expected {expected}"
 
 
 def read(path: Path, kind: str) -> pd.DataFrame:

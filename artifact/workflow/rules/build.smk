@@ -1,4 +1,7 @@
 rule build_kernels:
+    """Compile every kernel ahead of time for NVIDIA and AMD GPUs, count its resources, lint the ordering in its assembly."""
+    message:
+        "Compile every kernel ahead of time"
     input:
         src=closure("kernels.build", "artifact.record"),
     output:
@@ -8,21 +11,21 @@ rule build_kernels:
         "results/logs/build_kernels.log",
     benchmark:
         "results/benchmarks/build_kernels.tsv"
-    conda:
-        "../../../environment.yml"
     threads: 2
     resources:
         mem_mb=4000,
         runtime=15,
-    """Compile every kernel ahead of time for NVIDIA and AMD GPUs, count its resources, lint the ordering in its assembly."""
-    message:
-        "Compile every kernel ahead of time"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.record --kind resources --out {output.rows} --backend build --machine cpu"
-        " --sources kernels.build -- {PYTHON:q} -m kernels.build --out {output.rows} --jobs {threads} 2>&1 | tee {log}"
+        "python -m artifact.record --kind resources --out {output.rows} --backend build --machine cpu"
+        " --sources kernels.build -- python -m kernels.build --out {output.rows} --jobs {threads} 2>&1 | tee {log}"
 
 
 rule list_operators:
+    """List the registered PyTorch operators, their faces and signatures."""
+    message:
+        "List the PyTorch operators"
     input:
         src=closure("artifact.operators", "kernels.ops", "artifact.record"),
     output:
@@ -32,14 +35,11 @@ rule list_operators:
         "results/logs/list_operators.log",
     benchmark:
         "results/benchmarks/list_operators.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=2000,
         runtime=5,
-    """List the registered PyTorch operators, their faces and signatures."""
-    message:
-        "List the PyTorch operators"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.record --kind operators --out {output.rows} --backend build --machine cpu"
-        " --sources kernels.ops -- {PYTHON:q} -m artifact.operators --out {output.rows} 2>&1 | tee {log}"
+        "python -m artifact.record --kind operators --out {output.rows} --backend build --machine cpu"
+        " --sources kernels.ops -- python -m artifact.operators --out {output.rows} 2>&1 | tee {log}"

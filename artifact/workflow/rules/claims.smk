@@ -1,4 +1,7 @@
 rule hardware:
+    """Write down what this machine can run and what is skipped, and why."""
+    message:
+        "Look at this machine"
     input:
         src=closure("artifact.doctor"),
     output:
@@ -7,21 +10,21 @@ rule hardware:
         f"{RUN}/logs/hardware.log",
     benchmark:
         "results/benchmarks/hardware.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=5,
     params:
         backend=BACKEND,
-    """Write down what this machine can run and what is skipped, and why."""
-    message:
-        "Look at this machine"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.doctor --backend {params.backend} --json {output} 2>&1 | tee {log}"
+        "python -m artifact.doctor --backend {params.backend} --json {output} 2>&1 | tee {log}"
 
 
 rule judge_claims:
+    """Judge every claim on the evidence of this run, of the recorded measurements and of the timing model."""
+    message:
+        "Judge the claims"
     input:
         src=closure("artifact.judge"),
         hardware=f"{RUN}/hardware.json",
@@ -42,24 +45,24 @@ rule judge_claims:
         f"{RUN}/logs/judge_claims.log",
     benchmark:
         "results/benchmarks/judge_claims.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=1500,
         runtime=5,
     params:
         timing="--measured" if BACKEND == "gpu" else "--recorded",
         backend=BACKEND,
-    """Judge every claim on the evidence of this run, of the recorded measurements and of the timing model."""
-    message:
-        "Judge the claims"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.judge --backend {params.backend} --verify {input.verify} --resources {input.resources}"
+        "python -m artifact.judge --backend {params.backend} --verify {input.verify} --resources {input.resources}"
         " --operators {input.operators} {params.timing} {input.timing} --model {input.model}"
         " --out {output.rows} --text {output.text} 2>&1 | tee {log}"
 
 
 rule claims_strict:
+    """Fail if the evidence of this run contradicts a claim."""
+    message:
+        "Look for contradicted claims"
     input:
         src=closure("artifact.judge"),
         rows=f"{RUN}/claims.json",
@@ -69,13 +72,10 @@ rule claims_strict:
         f"{RUN}/logs/claims_strict.log",
     benchmark:
         "results/benchmarks/claims_strict.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=5,
-    """Fail if the evidence of this run contradicts a claim."""
-    message:
-        "Look for contradicted claims"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.judge --strict {input.rows} --text {output} 2>&1 | tee {log}"
+        "python -m artifact.judge --strict {input.rows} --text {output} 2>&1 | tee {log}"

@@ -16,7 +16,9 @@ try:
 except ArtifactError as error:
     raise SystemExit(f"error: {error}")
 
-PYTHON = sys.executable
+# `python` in a rule is the one that runs Snakemake, also where no environment is activated; with --sdm conda it is conda's.
+if not workflow.deployment_settings.deployment_method:
+    shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
 MACHINE = CONFIG.gpu.machine if BACKEND == "gpu" else "cpu"
 OPERATORS = ("gemv_all_reduce", "embedding_all_to_all", "gemm_all_to_all")
 MODEL_STEPS = {
@@ -104,3 +106,23 @@ def options(item):
         elif need not in ("cases", "paper"):
             found += ["--model", "results/model"] if "--model" not in found else []
     return found
+
+
+def output_folder(wildcards, output):
+    """Folder of a job's first output."""
+    return str(Path(output[0]).parent)
+
+
+def run_folder(wildcards, input):
+    """Folder of the run whose verdicts a job reads."""
+    return str(Path(input.claims).parent)
+
+
+def selection(wildcards):
+    """Options of the verification for a scope."""
+    return {"smoke": "--sample --world 2", "sample": "--sample", "full": "--full"}[wildcards.scope]
+
+
+def mutant_selection(wildcards):
+    """Options of the mutant campaign for a scope."""
+    return "--full" if wildcards.scope == "full" else "--sample"

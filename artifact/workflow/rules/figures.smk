@@ -2,6 +2,9 @@
 for figure, item in FIGURES.items():
 
     rule:
+        """Draw one figure from tidy rows: PDF, PNG, SVG, and the CSV that redraws it."""
+        message:
+            "Draw {params.name}"
         name:
             figure
         input:
@@ -21,8 +24,6 @@ for figure, item in FIGURES.items():
             f"{RUN}/logs/{figure}.log",
         benchmark:
             f"results/benchmarks/{figure}.tsv"
-        conda:
-            "../../../environment.yml"
         resources:
             mem_mb=1500,
             runtime=5,
@@ -30,9 +31,8 @@ for figure, item in FIGURES.items():
             caption=item.caption,
             options=options(item),
             name=figure,
-            folder=f"{RUN}/figures",
-        """Draw one figure from tidy rows: PDF, PNG, SVG, and the CSV that redraws it."""
-        message:
-            "Draw {params.name}"
+            folder=output_folder,
+        conda:
+            "../../../environment.yml"
         shell:
-            "{PYTHON:q} -m figures {params.name} --out {params.folder} {params.options:q} 2>&1 | tee {log}"
+            "python -m figures {params.name} --out {params.folder} {params.options:q} 2>&1 | tee {log}"

@@ -1,4 +1,7 @@
 rule measure_operator:
+    """Time the fused operator and all baselines on this machine's GPUs: CUDA graphs, arms interleaved, raw samples kept."""
+    message:
+        "Measure {wildcards.operator} on {params.machine}"
     input:
         src=closure("experiments.measure", "artifact.record"),
         verified=f"{RUN}/verify/{CONFIG.scope}.csv",
@@ -9,8 +12,6 @@ rule measure_operator:
         "results/gpu/logs/measure_operator.{operator}.log",
     benchmark:
         "results/benchmarks/measure_operator.{operator}.tsv"
-    conda:
-        "../../../environment.yml"
     threads: workflow.cores
     resources:
         mem_mb=32000,
@@ -20,11 +21,10 @@ rule measure_operator:
         samples=CONFIG.gpu.samples,
         machine=CONFIG.gpu.machine,
         seed=CONFIG.seed,
-    """Time the fused operator and all baselines on this machine's GPUs: CUDA graphs, arms interleaved, raw samples kept."""
-    message:
-        "Measure {wildcards.operator} on {params.machine}"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.record --kind timing --out {output.rows} --backend gpu --machine {params.machine}"
+        "python -m artifact.record --kind timing --out {output.rows} --backend gpu --machine {params.machine}"
         " --seed {params.seed} --sources experiments.measure --keep results/gpu/failed --resume results/gpu/resume"
-        " -- {PYTHON:q} -m experiments.measure --operator {wildcards.operator} --machine {params.machine}"
+        " -- python -m experiments.measure --operator {wildcards.operator} --machine {params.machine}"
         " --samples {params.samples} --out {{partial}} 2>&1 | tee {log}"

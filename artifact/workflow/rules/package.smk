@@ -1,4 +1,7 @@
 rule package:
+    """Put sources, reference data and this run's results in one archive, with checksums and RO-Crate metadata."""
+    message:
+        "Pack the archive"
     input:
         src=closure("artifact.package"),
         claims=f"{RUN}/claims.json",
@@ -11,15 +14,12 @@ rule package:
         "results/logs/package.log",
     benchmark:
         "results/benchmarks/package.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=5,
     params:
-        run=RUN,
-    """Put sources, reference data and this run's results in one archive, with checksums and RO-Crate metadata."""
-    message:
-        "Pack the archive"
+        run=run_folder,
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.package --run {params.run} --out {output.archive} --checksums {output.checksums} 2>&1 | tee {log}"
+        "python -m artifact.package --run {params.run} --out {output.archive} --checksums {output.checksums} 2>&1 | tee {log}"

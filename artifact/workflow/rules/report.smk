@@ -1,4 +1,7 @@
 rule rule_graph:
+    """Draw the tasks and what each needs (T1 to T6), for the appendix and the report."""
+    message:
+        "Draw the tasks"
     input:
         src=closure("artifact.tasks"),
     output:
@@ -12,19 +15,19 @@ rule rule_graph:
         f"{RUN}/logs/rule_graph.log",
     benchmark:
         "results/benchmarks/rule_graph.tsv"
-    conda:
-        "../../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=5,
-    """Draw the tasks and what each needs (T1 to T6), for the appendix and the report."""
-    message:
-        "Draw the tasks"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.tasks --out {output.svg} 2>&1 | tee {log}"
+        "python -m artifact.tasks --out {output.svg} 2>&1 | tee {log}"
 
 
 rule notebook:
+    """Execute the notebook that walks a reader through one claim of each kind."""
+    message:
+        "Execute the notebook"
     input:
         src=closure("artifact.notebook", "artifact.execute_notebook"),
         claims=f"{RUN}/claims.json",
@@ -37,16 +40,13 @@ rule notebook:
         f"{RUN}/logs/notebook.log",
     benchmark:
         "results/benchmarks/notebook.tsv"
-    conda:
-        "../../../environment.yml"
     threads: 2
     resources:
         mem_mb=4000,
         runtime=10,
     params:
-        run=RUN,
-    """Execute the notebook that walks a reader through one claim of each kind."""
-    message:
-        "Execute the notebook"
+        run=run_folder,
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.execute_notebook --run {params.run} --out {output.ipynb} --html {output.html} 2>&1 | tee {log}"
+        "python -m artifact.execute_notebook --run {params.run} --out {output.ipynb} --html {output.html} 2>&1 | tee {log}"

@@ -2,12 +2,13 @@
 for table, item in TABLES.items():
 
     rule:
+        """Render one table from tidy rows: LaTeX, Markdown and CSV of one frame."""
+        message:
+            "Render {params.name}"
         name:
             table
         input:
-            src=closure(
-                "paper_tables.__main__", f"paper_tables.{table.removeprefix('table_')}"
-            ),
+            src=closure("paper_tables.__main__", f"paper_tables.{table.removeprefix('table_')}"),
             data=needs(item),
         output:
             tex=f"{RUN}/tables/{table}.tex",
@@ -22,8 +23,6 @@ for table, item in TABLES.items():
             f"{RUN}/logs/{table}.log",
         benchmark:
             f"results/benchmarks/{table}.tsv"
-        conda:
-            "../../../environment.yml"
         resources:
             mem_mb=1000,
             runtime=5,
@@ -31,9 +30,8 @@ for table, item in TABLES.items():
             caption=item.caption,
             options=options(item),
             name=table,
-            folder=f"{RUN}/tables",
-        """Render one table from tidy rows: LaTeX, Markdown and CSV of one frame."""
-        message:
-            "Render {params.name}"
+            folder=output_folder,
+        conda:
+            "../../../environment.yml"
         shell:
-            "{PYTHON:q} -m paper_tables {params.name} --out {params.folder} {params.options:q} 2>&1 | tee {log}"
+            "python -m paper_tables {params.name} --out {params.folder} {params.options:q} 2>&1 | tee {log}"

@@ -1,4 +1,7 @@
 rule verify_cases:
+    """Compare every fused operator with its float64 reference on the backend of this run; a wrong result fails the run."""
+    message:
+        "Verify the fused operators on {params.backend}: {wildcards.scope}"
     input:
         src=closure("experiments.verify", "artifact.record"),
     output:
@@ -8,27 +11,20 @@ rule verify_cases:
         f"{RUN}/logs/verify_cases.{{scope}}.log",
     benchmark:
         f"results/benchmarks/verify_cases.{BACKEND}.{{scope}}.tsv"
-    conda:
-        "../../../environment.yml"
     threads: workflow.cores if BACKEND == "gpu" else 2
     resources:
         mem_mb=6000,
         runtime=60,
         gpu=1 if BACKEND == "gpu" else 0,
     params:
-        selection=lambda wildcards: {
-            "smoke": "--sample --world 2",
-            "sample": "--sample",
-            "full": "--full",
-        }[wildcards.scope],
+        selection=selection,
         seed=CONFIG.seed,
-    """Compare every fused operator with its float64 reference on the backend of this run; a wrong result fails the run."""
-    message:
-        "Verify the fused operators on {BACKEND}: {wildcards.scope}"
+    conda:
+        "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.record --kind verify --out {output.rows} --backend {BACKEND} --machine {MACHINE}"
-        " --seed {params.seed} --sources experiments.verify --keep results/{BACKEND}/failed"
-        " -- {PYTHON:q} -m experiments.verify --backend {BACKEND} {params.selection} --out {output.rows} 2>&1 | tee {log}"
+        "python -m artifact.record --kind verify --out {output.rows} --backend {params.backend} --machine {params.machine}"
+        " --seed {params.seed} --sources experiments.verify --keep results/{params.backend}/failed"
+        " -- python -m experiments.verify --backend {params.backend} {params.selection} --out {output.rows} 2>&1 | tee {log}"
 
 
 rule run_mutants:
@@ -40,9 +36,6 @@ rule run_mutants:
     output:
         rows="results/emulator/mutants/{scope}.csv",
         provenance="results/emulator/mutants/{scope}.json",
-    params:
-        selection=lambda wildcards: "--full" if wildcards.scope == "full" else "--sample",
-        seed=CONFIG.seed,
     log:
         "results/emulator/logs/run_mutants.{scope}.log",
     benchmark:
@@ -51,9 +44,12 @@ rule run_mutants:
     resources:
         mem_mb=4000,
         runtime=60,
+    params:
+        selection=mutant_selection,
+        seed=CONFIG.seed,
     conda:
         "../../../environment.yml"
     shell:
-        "{PYTHON:q} -m artifact.record --kind campaign --out {output.rows} --backend emulator --machine cpu"
+        "python -m artifact.record --kind campaign --out {output.rows} --backend emulator --machine cpu"
         " --seed {params.seed} --sources emulator --keep results/emulator/failed"
-        " -- {PYTHON:q} -m emulator campaign {params.selection} --out {output.rows} 2>&1 | tee {log}"
+        " -- python -m emulator campaign {params.selection} --out {output.rows} 2>&1 | tee {log}"
