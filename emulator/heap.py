@@ -40,17 +40,25 @@ def _available() -> int:
     return free
 
 
-def create(nbytes: int, ranks: int = 1) -> int:
-    """File descriptor of a new zero-filled heap of `nbytes`.
+def file_bytes(heap_bytes: int) -> int:
+    """Size of the file of a heap of which programs may use `heap_bytes`: the control page comes on top. Raises `EmulatorError`."""
+    if not isinstance(heap_bytes, int) or heap_bytes < 1:
+        raise EmulatorError(f"heap_bytes is {heap_bytes!r}; allowed: 1 or more")
+    return PAGE + -(-heap_bytes // PAGE) * PAGE
+
+
+def create(heap_bytes: int, ranks: int = 1) -> int:
+    """File descriptor of a new zero-filled heap of which programs may use `heap_bytes`.
 
     Memory is taken page by page as it is touched. Raises `OutOfHeap` (one line with size and limit) if `ranks` such heaps
     cannot fit into memory, or if neither shared memory nor the temporary directory takes the file.
     """
-    if nbytes < 2 * PAGE or nbytes % PAGE:
-        raise EmulatorError(f"heap_bytes is {nbytes}; allowed: multiples of {PAGE} from {2 * PAGE} on")
+    nbytes = file_bytes(heap_bytes)
     limit = _available()
     if nbytes * ranks > limit:
-        raise OutOfHeap(f"{ranks} heaps of heap_bytes = {nbytes}; allowed: {limit // ranks} each, the memory available")
+        raise OutOfHeap(
+            f"{ranks} heaps of heap_bytes = {heap_bytes}; allowed: {limit // ranks} each, the memory available"
+        )
     try:
         fd = os.memfd_create("symmetric heap", os.MFD_CLOEXEC)
     except (AttributeError, OSError):
@@ -58,7 +66,7 @@ def create(nbytes: int, ranks: int = 1) -> int:
         space = os.statvfs(folder)
         if space.f_bavail * space.f_frsize < nbytes * ranks:
             raise OutOfHeap(
-                f"{ranks} heaps of heap_bytes = {nbytes}; allowed: {space.f_bavail * space.f_frsize // ranks} each, free in {folder}"
+                f"{ranks} heaps of heap_bytes = {heap_bytes}; allowed: {space.f_bavail * space.f_frsize // ranks} each, free in {folder}"
             ) from None
         fd, path = tempfile.mkstemp(prefix="symmetric-heap-")
         os.unlink(path)
@@ -82,14 +90,16 @@ class Heaps:
 
     Args:
         fds: file descriptor of each rank's heap; may be closed afterwards.
-        nbytes: size of each heap.
+        heap_bytes: as for `create`.
         view: a number that no other process mapping these heaps has (ranks use their rank).
 
     Attributes:
         bases: address of each rank's heap here.
+        nbytes: size of each, control page included.
     """
 
-    def __init__(self, fds: list[int], nbytes: int, view: int):
+    def __init__(self, fds: list[int], heap_bytes: int, view: int):
+        nbytes = file_bytes(heap_bytes)
         self.nbytes, self.view, self.ranks = nbytes, view, len(fds)
         self._stride = -(-(nbytes + PAGE) // _STRIDE) * _STRIDE
         first = _FIRST + view * self.ranks * self._stride
@@ -178,7 +188,7 @@ class Allocator:
         if offset + nbytes > self.nbytes:
             raise OutOfHeap(
                 f"symmetric buffer {name or len(self.allocations)} of {nbytes} bytes; allowed: {max(0, self.nbytes - offset)}, "
-                f"what is left of heap_bytes = {self.nbytes}"
+                f"what is left of {self.nbytes - PAGE} heap bytes"
             )
         self.top = offset + nbytes
         found = Allocation(offset, nbytes, itemsize, name or f"buffer{len(self.allocations)}")

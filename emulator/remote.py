@@ -85,7 +85,7 @@ def connect(
     Args:
         rank, world_size: this rank and how many there are.
         exchange: collective; takes a picklable, returns every rank's, by rank.
-        heap_bytes: size of each rank's heap, a multiple of 4096.
+        heap_bytes: what programs may allocate of each rank's heap.
         resident: physical work-groups of a rank at a time.
         timeout_s: seconds without progress of any rank's kernels after which a call raises `Hang`.
         seed, options: of scheduling and delivery.

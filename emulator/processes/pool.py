@@ -28,7 +28,7 @@ class Ranks:
     Args:
         world_size: ranks, 1 to 64.
         resident: physical work-groups of a rank at a time.
-        heap_bytes: symmetric heap of each rank, a multiple of 4096.
+        heap_bytes: what programs may allocate of each rank's symmetric heap.
         timeout_s: seconds without progress of any rank after which a run counts as hung.
         options: the adversary.
 
@@ -44,6 +44,7 @@ class Ranks:
         _check("resident", resident, 1, 1024)
         if timeout_s <= 0:
             raise EmulatorError(f"timeout_s is {timeout_s}; allowed: more than 0")
+        heap.file_bytes(heap_bytes)  # refuses what is no size
         self.world_size, self.resident, self.heap_bytes = world_size, resident, heap_bytes
         self.timeout_s, self.options = timeout_s, options or Options()
         self.counts: list[Counts] = []

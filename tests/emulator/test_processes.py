@@ -193,7 +193,10 @@ def test_nothing_outlives_the_caller(tmp_path: Path, how: signal.Signals) -> Non
 
 
 def test_one_line_for_wrong_arguments(pools: dict[int, emulator.Ranks], tmp_path: Path) -> None:
-    with pytest.raises(emulator.OutOfHeap, match=r"^rank 0: symmetric buffer big of 10485760 bytes; allowed: 1044480"):
+    with pytest.raises(
+        emulator.OutOfHeap,
+        match=r"^rank 0: symmetric buffer big of 10485760 bytes; allowed: 1048576, what is left of 1048576 heap bytes",
+    ):
         pools[1].run(PROGRAM + "big", 10 << 20)
     with pytest.raises(emulator.EmulatorError, match=r"^world_size is 0; allowed: 1 to 64$"):
         emulator.Ranks(0)
@@ -212,8 +215,8 @@ def test_heaps_that_cannot_fit() -> None:
         emulator.OutOfHeap, match=r"^2 heaps of heap_bytes = \d+; allowed: \d+ each, the memory available$"
     ):
         heap.create(1 << 50, 2)
-    with pytest.raises(emulator.EmulatorError, match=r"heap_bytes is 5000; allowed: multiples of 4096"):
-        heap.create(5000)
+    with pytest.raises(emulator.EmulatorError, match=r"^heap_bytes is 0; allowed: 1 or more$"):
+        heap.create(0)
 
 
 def test_heap_without_memfd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
