@@ -383,7 +383,7 @@ def default_config(problem: Problem, symm: SymmetricMemory, role: str = "fused")
     """The tuned choice of this GPU model, or a safe one; the same on every rank, since it depends on the problem and the
     device kind. `role`: "fused" or "compute"."""
     if symm.device.type == "cpu":
-        return Config(block_m=16, block_k=256, grid=min(4, symm.max_resident(4)))
+        return Config(block_m=16, block_k=256, slice_tiles=2, grid=min(4, symm.max_resident(4)))
     # One flag latency instead of two, unless the extra traffic costs more than that; tuning on one GPU leaves it open.
     extra_bytes = problem.batch * problem.m * 4 * (problem.world_size - 1)
     algorithm = "one_shot" if extra_bytes <= ONE_SHOT_BYTES else "two_phase"

@@ -74,7 +74,14 @@ SCHEMAS: dict[str, dict[str, Parser]] = {
     "gemv_all_reduce": _TIMING | _GEMV,
     "embedding_all_to_all": _TIMING | _EMBEDDING,
     "gemm_all_to_all": _TIMING | _GEMM,
-    "verify_gemv_all_reduce": _VERIFY | _GEMV | {"algorithm": _one_of("two_phase", "one_shot"), "bias": _FLAG, "residual": _FLAG},
+    "verify_gemv_all_reduce": _VERIFY
+    | _GEMV
+    | {
+        "algorithm": _one_of("two_phase", "one_shot"),
+        "transport": _one_of("peer", "rdma"),
+        "bias": _FLAG,
+        "residual": _FLAG,
+    },
     "verify_embedding_all_to_all": _VERIFY
     | _EMBEDDING
     | {"transport": _one_of("peer", "rdma", "staged"), "mode": _one_of("sum", "mean"), "weighted": _FLAG, "index_dtype": _INDEX},

@@ -28,7 +28,7 @@ class Gemv:
         return Problem(m, k, batch, dtype, world_size, bool(case.get("bias")), bool(case.get("residual")))
 
     def labels(self, case: Case) -> tuple[str, str]:
-        return f"fused.{case['algorithm']}", "peer"
+        return f"fused.{case['algorithm']}", case.get("transport", "peer")
 
     def operands(self, problem: Any, case: Case, rank: int, seed: int, device: torch.device) -> Operands:
         g = generator(seed, rank, device)
@@ -59,7 +59,8 @@ class Gemv:
     def config(self, symm: Any, problem: Any, case: Case) -> Any:
         from kernels.gemv_all_reduce import default_config
 
-        return replace(default_config(problem, symm), algorithm=case["algorithm"])
+        chosen = {"algorithm": case["algorithm"], "transport": case.get("transport", "peer")}
+        return replace(default_config(problem, symm), **chosen)
 
     def run(self, symm: Any, problem: Any, case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:
         from kernels.gemv_all_reduce import fused
