@@ -129,5 +129,5 @@ def install() -> None:
 
     stock.InterpretedFunction.rewrite = rewrite_cached
     stock.InterpretedFunction.__call__ = call
-    # tl's own device functions (tl.sum, tl.cdiv, ...) find their helpers in this module's namespace.
+    # tl's own device functions (tl.sum, tl.cdiv, ...) find what they use in this module's namespace.
     _scan(vars(sys.modules["triton.language.standard"]))

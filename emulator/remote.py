@@ -1,11 +1,11 @@
 """Symmetric memory and interpreted kernels for CPU tensors of a user's own distributed program (torchrun with gloo, say).
 
 Whether Triton interprets is fixed when it is imported, and the user's process may need it compiled. So each rank's process gets a
-helper process that interprets and that maps the same heaps: tensors made here are plain CPU tensors, whose bytes both see.
+companion process that interprets and that maps the same heaps: tensors made here are plain CPU tensors, whose bytes both see.
 
     symm = emulator.remote.connect(rank, world_size, exchange)      # exchange: host all-gather of picklables
     x = symm.empty((4, 8), torch.float32)
-    symm.call("my_kernels:all_reduce", x)                           # my_kernels.all_reduce(symm, x) in the helper
+    symm.call("my_kernels:all_reduce", x)                           # my_kernels.all_reduce(symm, x) in the companion
 
 All ranks must run on one machine.
 """
@@ -80,7 +80,7 @@ def connect(
     rank: int, world_size: int, exchange: Exchange, *, heap_bytes: int = HEAP_BYTES, resident: int = 4, timeout_s: float = 300.0,
     seed: int = 0, options: Options | None = None,
 ) -> "RemoteSymm":  # fmt: skip
-    """Collective: this rank's symmetric memory, with a helper process behind it.
+    """Collective: this rank's symmetric memory, with a companion process behind it.
 
     Args:
         rank, world_size: this rank and how many there are.
@@ -121,7 +121,7 @@ class RemoteSymm:
     Attributes:
         rank, world_size, device, state: as of every symmetric memory object; `state` is this process's own.
         bases: int64 [world_size], address of each rank's heap as THIS process maps it.
-        counts: what the helper has done so far.
+        counts: what the companion has done so far.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class RemoteSymm:
             "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
         }
         env |= {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
-        code = f"from {package}.processes.helper import main; main({', '.join(map(str, passed))}, {fds}, {heap_bytes}, {rank})"
-        self._helper = subprocess.Popen(
+        code = f"from {package}.processes.companion import main; main({', '.join(map(str, passed))}, {fds}, {heap_bytes}, {rank})"
+        self._companion = subprocess.Popen(
             [sys.executable, "-c", code], env=env, pass_fds=[*passed, *fds], stdin=subprocess.DEVNULL
         )
         theirs.close()
@@ -175,14 +175,14 @@ class RemoteSymm:
         return self._resident
 
     def launch(self, *_: Any, **__: Any) -> None:
-        """Refused: kernels run in the helper."""
+        """Refused: kernels run in the companion."""
         raise EmulatorError(
             "launch in a process that does not interpret; allowed: call('module:function', ...), which launches"
         )
 
     # ---- calls
     def call(self, function: Callable[..., Any] | str, *args: Any) -> Any:
-        """`function(symm, *args)` in the helper, where `symm` can launch kernels on the same heaps; returns its result.
+        """`function(symm, *args)` in the companion, where `symm` can launch kernels on the same heaps; returns its result.
 
         Tensors in the heap are shared, so what the function writes into them is seen here. Other CPU tensors, also inside
         containers and dataclasses, are copied there (contiguous), results are copied back; writes into such arguments are lost.
@@ -230,7 +230,7 @@ class RemoteSymm:
                 return rest[0]
 
     def _wait(self, patient: bool) -> None:
-        """Until the helper says something; raises `Hang` if no rank gets on."""
+        """Until the companion says something; raises `Hang` if no rank gets on."""
         before, since = None, time.monotonic()
         while not select.select([self._channel.socket], [], [], _TICK)[0]:
             progress = [control.progress for control in self._controls]
@@ -246,14 +246,14 @@ class RemoteSymm:
             kind, *rest = self._channel.receive()
             if kind == "failed" and rest[0] == "Hang":
                 return Hang(f"{head}\n{rest[1]}")
-        self._helper.send_signal(signal.SIGUSR1)
+        self._companion.send_signal(signal.SIGUSR1)
         time.sleep(0.2)
         return Hang(f"{head}\nrank {self.rank} is busy{trace_of(self._crash)}")
 
     def _died(self) -> RankDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._helper.wait(1.0)
-        status = self._helper.poll()
+            self._companion.wait(1.0)
+        status = self._companion.poll()
         where = trace_of(self._crash)
         self.close()
         how = "closed its connection" if status is None else f"exited with status {status}"
@@ -262,7 +262,7 @@ class RemoteSymm:
         return RankDied(f"the process that interprets kernels for rank {self.rank} {how}{where}")
 
     def close(self) -> None:
-        """End the helper. Tensors stay valid."""
+        """End the companion. Tensors stay valid."""
         with self._lock:
             if self._channel is None:
                 return
@@ -271,8 +271,8 @@ class RemoteSymm:
             os.close(self._lifeline)
             os.close(self._crash)
             try:
-                self._helper.wait(2)
+                self._companion.wait(2)
             except subprocess.TimeoutExpired:
-                self._helper.kill()
-                self._helper.wait()
+                self._companion.kill()
+                self._companion.wait()
             atexit.unregister(self.close)

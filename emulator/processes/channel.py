@@ -1,4 +1,4 @@
-"""Messages with tensors between a caller's process and its helper: heap tensors by place, others through shared memory."""
+"""Messages with tensors between a caller's process and its companion: heap tensors by place, others through shared memory."""
 
 import io
 import mmap

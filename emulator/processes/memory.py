@@ -56,7 +56,7 @@ class Memory:
         self.wg: WorkGroup | None = None
         self.nic = Nic(self)
 
-    # ---- helpers of all parts
+    # ---- used by all parts
     def below(self, n: int) -> int:
         """A random integer in [0, n)."""
         return self._bits(24) % n

@@ -49,7 +49,7 @@ def name_of(program: Callable[..., Any] | str) -> str:
             return f"{spec.name}:{name}"
         file = getattr(owner, "__file__", None)
         if file is None:
-            raise EmulatorError(f"program is {name} of an interactive session; allowed: a function in a file")
+            raise EmulatorError(f"program is {name} of an interactive interpreter; allowed: a function in a file")
         return f"{os.path.abspath(file)}::{name}"
     return f"{module}:{name}"
 

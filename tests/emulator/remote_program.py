@@ -14,7 +14,7 @@ class Request:
     tensor: torch.Tensor
 
 
-# ---- in the helper
+# ---- in the companion
 def scaled(symm, request, heap_tensor):
     """A copy comes in, a copy goes out, and the heap tensor is changed in place."""
     assert os.environ["TRITON_INTERPRET"] == "1"
@@ -56,7 +56,7 @@ def main(rank: int, world_size: int, store: str, what: str) -> None:
     assert not triton.knobs.runtime.interpret
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
     symm = emulator.remote.from_group(dist.group.WORLD.group_name, 1 << 20)
-    print("helper", symm._helper.pid, flush=True)
+    print("companion", symm._companion.pid, flush=True)
     if what == "works":
         works(symm)
     elif what == "hang":
@@ -85,7 +85,7 @@ def works(symm) -> None:
     assert answer["empty"].shape == (0, 3) and answer["rank"] == symm.rank
     expected = torch.arange(32.0).view(4, 8)
     expected[1:3] += 3
-    assert torch.equal(heap, expected)  # what the helper wrote is seen here
+    assert torch.equal(heap, expected)  # what the companion wrote is seen here
     assert symm.call(here.transposed_sum, heap.t()) == ((1, 8), int(heap[:, 0].sum()))
 
     for _ in range(2):
@@ -114,7 +114,7 @@ def works(symm) -> None:
         raise AssertionError("nothing raised")
     except emulator.RankDied as error:
         assert f"for rank {symm.rank} exited with status 7" in str(error), str(error)
-    assert float(heap[0, 1]) == 1.0  # tensors outlive the helper
+    assert float(heap[0, 1]) == 1.0  # tensors outlive the companion
     print("ok")
 
 

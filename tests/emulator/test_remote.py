@@ -1,4 +1,4 @@
-"""A user's own distributed program on CPU tensors: torch.distributed ranks that compile, each with a helper that interprets."""
+"""A user's own distributed program on CPU tensors: torch.distributed ranks that compile, each with a companion that interprets."""
 
 import os
 import subprocess
@@ -46,13 +46,13 @@ def test_distributed_program(what: str, world_size: int, tmp_path: Path) -> None
     assert set(os.listdir("/dev/shm")) == shm
 
 
-def test_helper_dies_with_its_caller(tmp_path: Path) -> None:
+def test_companion_dies_with_its_caller(tmp_path: Path) -> None:
     (rank,) = start("endless", 1, tmp_path)
-    helper = int(rank.stdout.readline().split()[1])
+    companion = int(rank.stdout.readline().split()[1])
     time.sleep(0.2)
-    assert os.path.exists(f"/proc/{helper}")
+    assert os.path.exists(f"/proc/{companion}")
     rank.kill()
     rank.wait()
     rank.stdout.close()
     rank.stderr.close()
-    assert gone([helper], 3)
+    assert gone([companion], 3)
