@@ -68,6 +68,8 @@ def _gemv_all_reduce(entry: Entry, symm: Any, dtype: "torch.dtype") -> None:
     config = op.default_config(problem, symm.as_gpu())
     if entry.variant == "compute":
         op.compute(symm, problem, weight, x, out, config)
+    elif entry.variant == "rdma":
+        op.fused(symm, problem, weight, x, out, config=replace(config, algorithm="two_phase", transport="rdma"))
     else:
         op.fused(symm, problem, weight, x, out, config=replace(config, algorithm=entry.variant))
 
@@ -125,7 +127,7 @@ _LAUNCHERS: dict[str, Callable[[Entry, Any, "torch.dtype"], None]] = {
 }
 
 ENTRIES: tuple[Entry, ...] = (
-    *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "compute": "compute"}),
+    *_entries("gemv_all_reduce", {"two_phase": "fused", "one_shot": "fused", "rdma": "rdma", "compute": "compute"}),
     *_entries("embedding_all_to_all", {"peer": "fused", "staged": "staged", "rdma": "rdma", "compute": "compute"}),
     *_entries("gemm_all_to_all", {"peer": "fused", "staged": "staged", "rdma": "rdma", "compute": "compute"}),
 )
