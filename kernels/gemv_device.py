@@ -93,9 +93,8 @@ def two_phase_kernel(
         tl.store(mine + vectors[:, None] * M + rows[None, :], part, mask=ok)
         if owner != rank and (step == steps - 1 or following != owner):
             shmem.signal(ready + rank * MAX_WGS + pid, epoch, bases, rank, owner)
-    shmem.arrive(
-        word, grid
-    )  # its barrier also orders this work-group's own partials before other threads' loads of them
+    # The barrier in `arrive` also orders this work-group's own partials before other threads' loads of them.
+    shmem.arrive(word, grid)
 
     # Phase 2: reduce the tiles of this work-group that this rank owns, in rank order, so that every run gives the same bits.
     low = rank * per_owner
@@ -151,9 +150,8 @@ def one_shot_kernel(
             tl.store(there + offsets, part, mask=ok)
     if WORLD > 1:
         shmem.signal_all(ready + rank * MAX_WGS + pid, epoch, bases, rank, WORLD)
-    shmem.arrive(
-        word, grid
-    )  # its barrier also orders this work-group's own partials before other threads' loads of them
+    # The barrier in `arrive` also orders this work-group's own partials before other threads' loads of them.
+    shmem.arrive(word, grid)
 
     for peer in tl.static_range(WORLD):
         if peer != rank:
