@@ -32,12 +32,12 @@ SKIP_RESULTS = {"logs", "resume", "failed", "package"}
 CRATE = "ro-crate-metadata.json"
 
 
-def sources(root: Path = ROOT) -> list[Path]:
-    """Files of the repository: those that git tracks, or in an unpacked archive all but what runs leave behind."""
+def sources(root: Path = ROOT, untracked: bool = False) -> list[Path]:
+    """Files of the repository: those that git tracks (with `untracked` also new ones that it does not ignore), or in an unpacked archive all but what runs leave behind."""
+    new = ["--cached", "--others", "--exclude-standard"] if untracked else []
     try:
-        names = subprocess.run(
-            ["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=True, text=True, timeout=30
-        ).stdout.split("\0")
+        command = ["git", "-C", str(root), "ls-files", "-z", *new]
+        names = subprocess.run(command, capture_output=True, check=True, text=True, timeout=30).stdout.split("\0")
         found = [root / n for n in names if n and (root / n).is_file()]
         if found:
             return sorted(found)

@@ -46,7 +46,7 @@ class Workflow:
 @pytest.fixture(scope="session")
 def copy(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("workflow") / "a clone"
-    for path in package.sources(ROOT):
+    for path in package.sources(ROOT, untracked=True):
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)

@@ -19,6 +19,8 @@ rule verify_cases:
     params:
         selection=selection,
         seed=CONFIG.seed,
+        backend=BACKEND,
+        machine=MACHINE,
     conda:
         "../../../environment.yml"
     shell:
