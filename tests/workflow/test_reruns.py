@@ -64,6 +64,6 @@ def test_a_small_target_runs_and_then_has_nothing_to_do(workflow):
     done = workflow.run(target, "--config", "backend=emulator")
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-2000:]
-    assert "backend: emulator" in text.split("(100%) done")[-1]
+    assert "backend: emulator" in done.stdout
     assert (workflow.folder / "results/emulator/logs/rule_graph.log").read_text().startswith("tasks: ")
     assert workflow.planned(target) == set()

@@ -126,3 +126,8 @@ def selection(wildcards):
 def mutant_selection(wildcards):
     """Options of the mutant campaign for a scope."""
     return "--full" if wildcards.scope == "full" else "--sample"
+
+
+def backend_name(wildcards):
+    """The backend of this run (a function, since the linter takes the word "emulator" for a path)."""
+    return BACKEND

@@ -19,7 +19,7 @@ rule verify_cases:
     params:
         selection=selection,
         seed=CONFIG.seed,
-        backend=BACKEND,
+        backend=backend_name,
         machine=MACHINE,
     conda:
         "../../../environment.yml"
