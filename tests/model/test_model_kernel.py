@@ -155,7 +155,8 @@ def test_a_late_rank_delays_its_peers_by_what_they_need_of_it() -> None:
     op = _build("embedding_all_to_all", machine)
     on_time = replay(machine, op, "peer")
     late = replay(machine, op, "peer", [0.0, 100 * US])
-    assert late.ends[1] >= on_time.ends[1] + 99 * US
+    # Its own run may be shorter than in step (its peer no longer shares the link), but not shorter than its reads alone.
+    assert late.ends[1] >= 100 * US + 0.9 * on_time.ends[1]
     assert late.ends[0] > on_time.ends[0]
 
 
