@@ -85,8 +85,8 @@ def read_points(folder: Path) -> list[Point]:
     frames = []
     for path in sorted(folder.glob("*.csv")):
         frame = pd.read_csv(path)
-        if not {"arm", "time_us"} <= set(frame.columns):
-            continue  # verification rows and studies
+        if not {"arm", "time_us"} <= set(frame.columns) or "event" in frame.columns:
+            continue  # verification rows; the events within a kernel
         missing = [c for c in COLUMNS if c not in frame.columns]
         require(
             not missing, f"{path.parent.name}/{path.name}: columns", f"without {', '.join(missing)}", ", ".join(COLUMNS)

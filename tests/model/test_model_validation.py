@@ -145,3 +145,12 @@ def test_a_point_is_judged_by_its_error_and_its_sign() -> None:
     off, _ = validation.judge(machine, [replace(p, measured=p.measured / 1.2) for p in points])
     assert off.mean_error == pytest.approx(20)
     assert not off.passed
+
+
+@pytest.mark.parametrize("machine", sorted(p.name for p in Path("experiments/reference").iterdir() if p.is_dir()))
+def test_reads_what_is_recorded(machine: str) -> None:
+    """Studies and event traces lie beside the timing rows of a recorded machine: only the latter are points."""
+    points = validation.read_points(Path("experiments/reference") / machine)
+    known = {operator: set(arms) for operator, arms in validation.ARMS.items()}
+    assert {p.operator for p in points} == set(known)
+    assert all(p.arm in known[p.operator] and p.measured > 0 for p in points)
