@@ -69,6 +69,7 @@ _GEMM = {
     "split": _one_of("even", "uneven", "empty", "one"),
 }
 _INDEX = _one_of("int32", "int64")
+_TRANSPORT = {"transport": _one_of("peer", "rdma", "staged"), "fenced": _FLAG}
 
 SCHEMAS: dict[str, dict[str, Parser]] = {
     "gemv_all_reduce": _TIMING | _GEMV,
@@ -81,12 +82,14 @@ SCHEMAS: dict[str, dict[str, Parser]] = {
         "transport": _one_of("peer", "rdma"),
         "bias": _FLAG,
         "residual": _FLAG,
+        "fenced": _FLAG,
     },
     "verify_embedding_all_to_all": _VERIFY
     | _EMBEDDING
-    | {"transport": _one_of("peer", "rdma", "staged"), "mode": _one_of("sum", "mean"), "weighted": _FLAG, "index_dtype": _INDEX},
-    "verify_gemm_all_to_all": _VERIFY | _GEMM | {"transport": _one_of("peer", "rdma", "staged"), "scaled": _FLAG},
-}  # fmt: skip
+    | {"mode": _one_of("sum", "mean"), "weighted": _FLAG, "index_dtype": _INDEX}
+    | _TRANSPORT,
+    "verify_gemm_all_to_all": _VERIFY | _GEMM | {"scaled": _FLAG} | _TRANSPORT,
+}
 
 
 def read(path: Path, schema: dict[str, Parser]) -> list[Case]:

@@ -16,7 +16,7 @@ class Gemv:
 
     name = "gemv_all_reduce"
     same_on_all_ranks = True
-    device_modules: tuple[str, ...] = ("kernels.gemv_device",)
+    device_modules: tuple[str, ...] = ("kernels.gemv_device", "kernels.gemv_rdma_device")
 
     def problem(self, case: Case, world_size: int, call: int = 0) -> Any:
         from kernels.gemv_all_reduce import Problem
@@ -59,8 +59,12 @@ class Gemv:
     def config(self, symm: Any, problem: Any, case: Case) -> Any:
         from kernels.gemv_all_reduce import default_config
 
-        chosen = {"algorithm": case["algorithm"], "transport": case.get("transport", "peer")}
-        return replace(default_config(problem, symm), **chosen)
+        return replace(
+            default_config(problem, symm),
+            algorithm=case["algorithm"],
+            transport=case.get("transport", "peer"),
+            fenced=bool(case.get("fenced")),
+        )
 
     def run(self, symm: Any, problem: Any, case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:
         from kernels.gemv_all_reduce import fused

@@ -4,6 +4,7 @@ Exits 1 when a case fails, naming operator, case, rank, call and seed; 2 when an
 """
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
@@ -47,10 +48,11 @@ def selected(options: argparse.Namespace) -> list[tuple[str, cases.Case]]:
     chosen = tuple(options.operator or cases.OPERATORS)
     require(options.cases is None or len(chosen) == 1, "--cases", str(options.cases), "with one --operator")
     possible = ranks.world_sizes(options.backend)
+    sample = not options.full and options.case is None  # a case that is named need not be one of the sample
     jobs = [
         (operator, case)
         for operator in chosen
-        for case in cases.verification(operator, not options.full, options.world, options.cases)
+        for case in cases.verification(operator, sample, options.world, options.cases)
         if case["world_size"] in possible and options.case in (None, case["case"])
     ]
     require(
@@ -75,8 +77,10 @@ def row(operator: str, case: cases.Case, record: dict[str, Any]) -> dict[str, An
 
 
 def broken(case: cases.Case, reason: str) -> dict[str, Any]:
-    """A record for a case that gave none: a rank raised, died or hung."""
-    return {"call": 0, "seed": case["seed"] * 1000, "rank": -1, "ok": False, "reason": reason}
+    """A record for a case that gave none: a rank raised, died or hung. `rank` is the first that the reason names, or -1."""
+    named = re.search(r"\brank (\d+)", reason)
+    rank = int(named[1]) if named else -1
+    return {"call": 0, "seed": case["seed"] * 1000, "rank": rank, "ok": False, "reason": reason}
 
 
 def line(found: dict[str, Any]) -> str:

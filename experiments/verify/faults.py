@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from ..errors import require
 
 # Name: rule of emulator.mutants, applied everywhere in the device code.
-FAULTS = {"drop_wait": "drop_wait", "drop_flag": "drop_signal", "drop_epoch": "constant_epoch"}
+FAULTS = {
+    "drop_wait": "drop_wait",
+    "drop_flag": "drop_signal",
+    "drop_epoch": "constant_epoch",
+    "drop_fence": "drop_fence",
+    "drop_quiet": "drop_quiet",
+}
 SHARED_MODULES = ("kernels.shmem", "kernels.rdma", "kernels.handshake")
 
 
