@@ -10,16 +10,17 @@ import triton
 _LIBRARIES = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, triton.__file__, greenlet.__file__)
 )
-_is_kernel: dict[CodeType, bool] = {}
+_known: dict[CodeType, bool] = {}
 
 Site = tuple[str, int, str]  # file, line, function
 
 
-def _of_kernel(code: CodeType) -> bool:
-    known = _is_kernel.get(code)
+def is_kernel(code: CodeType) -> bool:
+    """Whether code is the user's: neither Triton's, greenlet's nor the emulator's own, nor made from text."""
+    known = _known.get(code)
     if known is None:
         name = code.co_filename
-        known = _is_kernel[code] = not (name.startswith("<") or os.path.abspath(name).startswith(_LIBRARIES))
+        known = _known[code] = not (name.startswith("<") or os.path.abspath(name).startswith(_LIBRARIES))
     return known
 
 
@@ -31,7 +32,7 @@ def site(frame: FrameType | None = None) -> Site:
     """
     frame = frame or sys._getframe(1)
     while frame is not None:
-        if _of_kernel(frame.f_code):
+        if is_kernel(frame.f_code):
             return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back
     return "", 0, ""
@@ -42,7 +43,7 @@ def chain(frame: FrameType | None = None, limit: int = 8) -> tuple[Site, ...]:
     frame = frame or sys._getframe(1)
     found: list[Site] = []
     while frame is not None and len(found) < limit:
-        if _of_kernel(frame.f_code):
+        if is_kernel(frame.f_code):
             found.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return tuple(found)
@@ -53,7 +54,7 @@ def of_exception(error: BaseException) -> tuple[Site, ...]:
     found: list[Site] = []
     step = error.__traceback__
     while step is not None:
-        if _of_kernel(step.tb_frame.f_code):
+        if is_kernel(step.tb_frame.f_code):
             found.append((step.tb_frame.f_code.co_filename, step.tb_lineno, step.tb_frame.f_code.co_name))
         step = step.tb_next
     return tuple(reversed(found))

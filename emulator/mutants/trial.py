@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import EmulatorError
 from ..processes.programs import find
 from ..replay import Replayer, ReplayOptions, ReplayResult
+from ..replay.report import root_cause
 from .loader import override
 from .reach import executed, marked
 from .subjects import LaunchMutant, Subject
@@ -44,18 +45,12 @@ class Outcome:
     invalid: str = ""
 
 
-def _root(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
 def _judge(result: ReplayResult) -> tuple[str, str, str]:
     """(kind, text, invalid) of a run with a report."""
     report = result.reports[0]
     if report.error is None:
         return report.kind, report.text, ""
-    root = _root(report.error)
+    root = root_cause(report.error)
     # The program's own checks and the emulator's refusals are findings; whatever else Python raises is no synchronisation.
     if isinstance(root, AssertionError):
         return "result", report.text, ""

@@ -115,11 +115,16 @@ def fault_report(run: "Run", wg: Any, op: Any) -> Report:
     )
 
 
+def root_cause(error: BaseException) -> BaseException:
+    """The exception that the others were raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def error_report(run: "Run", actor: Any, error: BaseException) -> Report:
     """The program raised an exception of its own."""
-    root = error
-    while root.__cause__ is not None:
-        root = root.__cause__
+    root = root_cause(error)
     frames = traceback.extract_tb(root.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     text = f"{actor.name} raised {type(root).__name__}{where}: {str(root).strip()}"

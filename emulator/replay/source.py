@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import CodeType, FrameType
 
-from ..sites import _of_kernel as is_kernel
+from ..sites import is_kernel
 
 
 @cache

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .ring_all_reduce_cas import table
+from tests.emulator.foreign.tables import check_sum, table
 
 
 @triton.jit
@@ -31,8 +31,8 @@ def one_shot_all_reduce(x, out, buffer_table, pad_table, rank, N, WORLD: tl.cons
     tl.store(out + lanes, total, mask=ok)
 
 
-def program(symm) -> float:
-    """Largest error of one all-reduce over random data."""
+def program(symm) -> None:
+    """One all-reduce of random data."""
     n, block = 24, 16
     wgs = -(-n // block)
     buffer = symm.empty(n, torch.float32, name="buffer")
@@ -55,4 +55,4 @@ def program(symm) -> float:
             "BLOCK": block,
         },
     )
-    return float((out - sum(inputs)).abs().nan_to_num(1e9).max())
+    check_sum(out, inputs)

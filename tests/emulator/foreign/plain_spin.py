@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .ring_all_reduce_cas import table
+from tests.emulator.foreign.tables import table
 
 
 @triton.jit
@@ -28,8 +28,8 @@ def push(out, inbox_table, flag_table, rank, WORLD: tl.constexpr, BLOCK: tl.cons
     tl.store(out + lanes, tl.load(inbox + lanes))
 
 
-def program(symm) -> int:
-    """How many elements are wrong."""
+def program(symm) -> None:
+    """One push to the next rank."""
     block, wgs = 16, 2
     inbox = symm.empty(block * wgs, torch.int32, name="inbox")
     flags = symm.empty(wgs, torch.int32, name="flags")
@@ -47,4 +47,4 @@ def program(symm) -> int:
         },
     )
     expected = torch.arange(block * wgs) + 1000 * ((symm.rank - 1) % symm.world_size)
-    return int((out != expected).sum())
+    assert torch.equal(out, expected.int())

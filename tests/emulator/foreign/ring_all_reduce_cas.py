@@ -7,6 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
+from tests.emulator.foreign.tables import check_sum, table
+
 
 @triton.jit
 def post(pad):
@@ -61,13 +63,8 @@ def ring_all_reduce(
             tl.store(out + chunk * CHUNK + lanes, carried, mask=ok)
 
 
-def table(symm, tensor: torch.Tensor) -> torch.Tensor:
-    """Every rank's address of a symmetric tensor, as this rank maps it."""
-    return symm.bases + (tensor.data_ptr() - int(symm.bases[symm.rank]))
-
-
-def program(symm) -> float:
-    """Largest error of one all-reduce over random data (0.0 is right: small integers add exactly)."""
+def program(symm) -> None:
+    """One all-reduce of random data."""
     world, chunk, block = symm.world_size, 24, 16
     wgs = -(-chunk // block)
     inbox = symm.empty(chunk, torch.float32, name="inbox")
@@ -92,4 +89,4 @@ def program(symm) -> float:
             "BLOCK": block,
         },
     )
-    return float((out - sum(inputs)).abs().nan_to_num(1e9).max())
+    check_sum(out, inputs)
