@@ -16,7 +16,6 @@ from .errors import ProblemError, require, require_world_size
 from .symmetric import BumpHeap
 
 DEFAULT_HEAP_BYTES = 1 << 30
-_CACHE: dict[tuple[str, str], "TorchSymmetricMemory"] = {}
 
 
 class _GpuRank:
@@ -112,13 +111,8 @@ class TorchSymmetricMemory(_GpuRank):
 def from_group(
     group_name: str, heap_bytes: int = DEFAULT_HEAP_BYTES, backend: str | None = None
 ) -> TorchSymmetricMemory:
-    """The symmetric memory of a process group, made on first use (collective) and kept."""
-    key = (group_name, backend or "")
-    if key not in _CACHE:
-        _CACHE[key] = TorchSymmetricMemory(
-            dist.distributed_c10d._resolve_process_group(group_name), heap_bytes, backend
-        )
-    return _CACHE[key]
+    """Collective: new symmetric memory for the ranks of a process group. Whoever asks keeps it."""
+    return TorchSymmetricMemory(dist.distributed_c10d._resolve_process_group(group_name), heap_bytes, backend)
 
 
 class VirtualRank(_GpuRank):

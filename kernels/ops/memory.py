@@ -29,10 +29,21 @@ def set_heap_bytes(nbytes: int) -> None:
 
 
 def group_name(group: Group) -> str:
-    """The name that the operators take: of a name, itself; of a process group, its own; of None, the default group's."""
+    """The name that the operators take: of a name, itself; of a process group, its own; of None, the default group's.
+
+    Raises `ProblemError` for what is no group of this rank, such as what `new_group` returns where the rank is not in it.
+    """
     if isinstance(group, str):
         return group
-    return (dist.group.WORLD if group is None else group).group_name
+    if group is None:
+        require(
+            dist.is_initialized(), "group", None, "a process group, or None after torch.distributed.init_process_group"
+        )
+        group = dist.group.WORLD
+    require(
+        isinstance(group, dist.ProcessGroup), "group", group, "a process group that this rank is in, its name, or None"
+    )
+    return group.group_name
 
 
 def process_group(name: str) -> dist.ProcessGroup:
@@ -47,10 +58,20 @@ def symmetric_memory(group: Group, device: torch.device | str) -> SymmetricMemor
     owner = process_group(key[0])
     known = _memories.get(key)
     if known is None or known[0] is not owner:
+        _release_destroyed()
         sizes = () if _heap_bytes is None else (_heap_bytes,)
         known = _memories[key] = (owner, symmetric.provider(device.type)(key[0], *sizes))
     require(device.index in (None, known[1].device.index), "device", str(device), f"{known[1].device}, this rank's")
     return known[1]
+
+
+def _release_destroyed() -> None:
+    """Let go of the memory of groups that were destroyed: another group may have the same name now."""
+    alive = dist.distributed_c10d._world.pg_names
+    for key in [key for key, (group, _) in _memories.items() if group not in alive]:
+        close = getattr(_memories.pop(key)[1], "close", None)
+        if close is not None:  # the emulator's processes; tensors stay valid
+            close()
 
 
 def empty_symmetric(
