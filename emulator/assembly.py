@@ -1,12 +1,14 @@
 """Inline assembly of kernels: a small executor for the instructions that communication code uses, and a registry for the rest.
 
-PTX: `ld`, `st`, `atom`, `red` on global memory, fences, block barriers, timers, `nanosleep`, `mov`, bulk-copy waits, register
-declarations. AMDGPU: `s_barrier`, `s_waitcnt`, L2 write-back and invalidate, `s_sleep`, `s_memrealtime`, moves. An instruction
-that only some threads of a work-group would execute (predicates) is not known. `register` takes whole texts for anything else.
+PTX: `ld`, `st`, `atom`, `red` on global memory, fences, block barriers, timers, `nanosleep`, `mov`, `setp`, sums, predicates, branches,
+bulk-copy waits, register declarations. AMDGPU: `s_barrier`, `s_waitcnt`, L2 write-back and invalidate, `s_sleep`, `s_memrealtime`, moves.
+Thread 0 speaks for the work-group (`%tid.x` is 0). `register` takes whole texts for anything else.
 """
 
 import re
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ Operands = list[np.ndarray]
 Handler = Callable[[Backend | None, Operands], Operands]
 
 _registered: dict[str, Handler] = {}
-_parsed: dict[str, list[str]] = {}
+_parsed: dict[str, tuple[list[str], dict[str, int]]] = {}
 
 
 def _clean(asm: str) -> str:
@@ -35,26 +37,41 @@ def register(asm: str, handler: Handler) -> None:
 def execute(backend: Backend | None, asm: str, inputs: Operands, outputs: list[np.dtype]) -> Operands:
     """Run one inline assembly; returns one array an output. Raises `Unsupported` for unknown instructions."""
     handler = _registered.get(_clean(asm)) if _registered else None
+    shape = inputs[0].shape if inputs else (1,)
     if handler is not None:
         results = handler(backend, inputs)
     else:
-        statements = _parsed.get(asm)
-        if statements is None:
-            text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", asm, flags=re.DOTALL)
-            statements = _parsed[asm] = [
-                s for s in (" ".join(p.split()) for p in re.split(r"[;\n{}](?![^\[]*\])", text)) if s
-            ]
-        machine = _Machine(backend, asm, inputs, len(outputs))
-        for statement in statements:
-            machine.step(statement)
+        machine = Machine(backend, asm, inputs, len(outputs), shape)
+        machine.run()
         results = machine.results
-    shape = inputs[0].shape if inputs else (1,)
     zero = np.zeros(1, np.int64)
     return [
         np.broadcast_to(zero if r is None else r, shape).astype(d) if r is None or r.dtype.kind != "u" or d.itemsize != r.itemsize
         else np.ascontiguousarray(np.broadcast_to(r, shape)).view(d)
         for r, d in zip(results, outputs, strict=True)
     ]  # fmt: skip
+
+
+def machine_of(frame: FrameType) -> "Machine | None":
+    """The machine whose run this frame is."""
+    return frame.f_locals["self"] if frame.f_code is Machine.run.__code__ else None
+
+
+def _parse(asm: str) -> tuple[list[str], dict[str, int]]:
+    """(statements, label -> number of the statement behind it)."""
+    if asm not in _parsed:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", asm, flags=re.DOTALL)
+        text = re.sub(r"^(\s*[\w$%]+:)", r"\1;", text.replace("{", "{\n").replace(";", ";\n"), flags=re.MULTILINE)
+        statements: list[str] = []
+        labels: dict[str, int] = {}
+        for part in re.split(r"[;\n{}](?![^\[]*\])", text):
+            statement = " ".join(part.split())
+            if statement.endswith(":"):
+                labels[statement[:-1]] = len(statements)
+            elif statement and not statement.startswith(_NOTHING):
+                statements.append(statement)
+        _parsed[asm] = statements, labels
+    return _parsed[asm]
 
 
 _SEM = {
@@ -66,24 +83,70 @@ _SEM = {
 }
 _SCOPE = {"cta": Scope.CTA, "cluster": Scope.GPU, "gpu": Scope.GPU, "gl": Scope.GPU, "sys": Scope.SYS}
 _RMW = {"add": Rmw.ADD, "exch": Rmw.XCHG, "and": Rmw.AND, "or": Rmw.OR, "xor": Rmw.XOR, "min": Rmw.MIN, "max": Rmw.MAX}
+_COMPARE: dict[str, Any] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+_BINARY: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
 _TYPE = re.compile(r"^([busf])(8|16|32|64)$")
+# What every thread of a work-group does together: not known under a predicate.
+_BY_ALL = ("fence", "membar", "bar", "barrier", "s_barrier", "cp")
 _NOTHING = (
-    ".reg", "s_nop", "s_setprio", "buffer_inv", "buffer_gl", "cp.async.bulk.commit_group", "fence.proxy", "bar.warp.sync",
+    ".reg", ".pragma", "s_nop", "s_setprio", "buffer_inv", "buffer_gl", "cp.async.bulk.commit_group", "fence.proxy", "bar.warp.sync",
     "griddepcontrol", "s_wait_", "prefetch", "buffer_wbinvl1",
 )  # fmt: skip
 
 
-class _Machine:
-    """Registers of one execution; `results` are its outputs."""
+class Machine:
+    """Registers of one execution; `results` are its outputs. Lanes that branch differently wait for those furthest behind.
 
-    def __init__(self, backend: Backend | None, asm: str, inputs: Operands, outputs: int):
-        self.backend, self.asm = backend, asm
+    Attributes:
+        asm: the text.
+        position: number of the statement under execution.
+        active: which lanes execute it (bool, shape of the tile); None: all.
+        predicated: whether it stands under a predicate, or a branch has been taken by some lanes only.
+    """
+
+    def __init__(self, backend: Backend | None, asm: str, inputs: Operands, outputs: int, shape: tuple[int, ...]):
+        self.backend, self.asm, self.shape = backend, asm, shape
         self.registers: dict[str, np.ndarray] = {f"${outputs + i}": x for i, x in enumerate(inputs)}
         self.outputs = outputs
+        self.position, self.predicated = 0, False
+        self.active: np.ndarray | None = None
+        self._next = np.zeros(shape, np.int64)
 
     @property
     def results(self) -> list[np.ndarray | None]:
         return [self.registers.get(f"${i}") for i in range(self.outputs)]
+
+    @property
+    def content(self) -> tuple:
+        """All of its state, hashable."""
+        return (
+            self.position,
+            self._next.tobytes(),
+            tuple((n, r.dtype.str, r.tobytes()) for n, r in sorted(self.registers.items())),
+        )
+
+    def run(self) -> None:
+        statements, labels = _parse(self.asm)
+        while (position := int(self._next.min())) < len(statements):
+            self.position, here = position, self._next == position
+            self._next[here] = position + 1
+            statement = statements[position]
+            predicate, self.predicated = re.match(r"@(!?)(\S+) (.*)", statement), False
+            if predicate:
+                here = here & (np.broadcast_to(self.value(predicate[2]) != 0, self.shape) != bool(predicate[1]))
+                statement, self.predicated = predicate[3], True
+            self.active = None if here.all() else here
+            if statement.startswith("bra"):
+                label = statement.split()[-1]
+                if label not in labels:
+                    raise self.unknown(statement)
+                self._next[here] = labels[label]
+            elif here.any():
+                self.step(statement)
 
     def unknown(self, statement: str) -> Unsupported:
         return Unsupported(f"inline assembly {statement!r} has no emulation; emulator.assembly.register takes one")
@@ -92,12 +155,34 @@ class _Machine:
         name, _, rest = statement.partition(" ")
         operands = [o.strip() for o in re.split(r",(?![^\[]*\])", rest)] if rest else []
         parts = name.split(".")
-        if name.startswith(_NOTHING) or name.endswith(":"):
-            return
         method = getattr(self, "do_" + re.sub(r"\W", "_", parts[0]), None)
-        if method is None or (name == "cp" and len(parts) < 2):
+        if method is None or (name == "cp" and len(parts) < 2) or (self.predicated and parts[0] in _BY_ALL):
             raise self.unknown(statement)
         method(parts[1:], operands, statement)
+
+    def assign(self, register: str, value: np.ndarray) -> None:
+        """To the lanes that execute the statement."""
+        if self.active is not None:
+            before = self.registers.get(register, np.zeros(1, value.dtype))
+            if before.dtype.itemsize == value.dtype.itemsize:
+                before = before.view(value.dtype)
+            value = np.where(self.active, value, before).astype(value.dtype)
+        self.registers[register] = value
+
+    def chosen(self, values: np.ndarray) -> np.ndarray:
+        """1-D, of the lanes that execute the statement."""
+        return values.reshape(-1) if self.active is None else np.broadcast_to(values, self.shape)[self.active]
+
+    def back(self, values: np.ndarray, like: np.ndarray) -> np.ndarray:
+        """The reverse: results of these lanes in the tile's shape."""
+        if self.active is None:
+            return values.reshape(like.shape)
+        tile = np.zeros(self.shape, values.dtype)
+        tile[self.active] = values
+        return tile
+
+    def lanes(self, like: np.ndarray) -> Lanes:
+        return Lanes(like.shape if self.active is None else self.shape, self.active, True, self.predicated)
 
     def value(self, text: str) -> np.ndarray:
         """A register, an immediate, or a special register."""
@@ -108,6 +193,8 @@ class _Machine:
             return np.array([self.backend.clock() if self.backend else 0], np.int64)
         if text in ("%laneid", "%tid.x", "%tid.y", "%tid.z"):  # thread 0 speaks for the work-group
             return np.zeros(1, np.int64)
+        if text in ("%ntid.x", "%ntid.y", "%ntid.z"):
+            return np.ones(1, np.int64)
         if text in ("%smid", "%ctaid.x"):
             return np.array([self.backend.program_id(0) if self.backend else 0], np.int64)
         try:
@@ -135,49 +222,42 @@ class _Machine:
         sem = next((_SEM[p] for p in parts if p in _SEM), default)
         return sem, next((_SCOPE[p] for p in parts if p in _SCOPE), Scope.GPU)
 
-    def cast(self, text: str, dtype: np.dtype, n: int) -> np.ndarray:
+    def cast(self, text: str, dtype: np.dtype) -> np.ndarray:
         value = self.value(text)
         if value.dtype.itemsize == dtype.itemsize and dtype.kind != "f":
             value = np.ascontiguousarray(value).view(dtype)
-        return np.broadcast_to(value.reshape(-1), n).astype(dtype)
+        return value.astype(dtype)
+
+    def operand(self, text: str, dtype: np.dtype, n: int) -> np.ndarray:
+        return np.array(np.broadcast_to(self.chosen(self.cast(text, dtype)), n))
 
     # ---- memory
     def do_ld(self, parts: list[str], operands: list[str], statement: str) -> None:
-        dtype, (sem, scope), address = (
-            self.typed(parts, statement),
-            self.order(parts, Sem.PLAIN),
-            self.address(operands[1]),
-        )
-        flat = address.reshape(-1)
-        values = (
-            self.backend.load(flat, dtype, sem, scope, Lanes(address.shape, None))
-            if self.backend
-            else np.zeros(flat.size, dtype)
-        )
-        self.registers[operands[0]] = values.reshape(address.shape)
+        dtype, (sem, scope) = self.typed(parts, statement), self.order(parts, Sem.PLAIN)
+        address = self.address(operands[1])
+        flat = self.chosen(address)
+        values = np.zeros(flat.size, dtype)
+        if self.backend:
+            values = self.backend.load(flat, dtype, sem, scope, self.lanes(address))
+        self.assign(operands[0], self.back(values, address))
 
     def do_st(self, parts: list[str], operands: list[str], statement: str) -> None:
-        dtype, (sem, scope), address = (
-            self.typed(parts, statement),
-            self.order(parts, Sem.PLAIN),
-            self.address(operands[0]),
-        )
-        flat = address.reshape(-1)
+        dtype, (sem, scope) = self.typed(parts, statement), self.order(parts, Sem.PLAIN)
+        address = self.address(operands[0])
+        flat = self.chosen(address)
         if self.backend:
-            self.backend.store(flat, self.cast(operands[1], dtype, flat.size), sem, scope, Lanes(address.shape, None))
+            self.backend.store(flat, self.operand(operands[1], dtype, flat.size), sem, scope, self.lanes(address))
 
     def _atomic(self, parts: list[str], operands: list[str], statement: str) -> np.ndarray:
-        dtype, (sem, scope), address = (
-            self.typed(parts, statement),
-            self.order(parts, Sem.RELAXED),
-            self.address(operands[0]),
-        )
-        flat, lanes = address.reshape(-1), Lanes(address.shape, None)
+        dtype, (sem, scope) = self.typed(parts, statement), self.order(parts, Sem.RELAXED)
+        address = self.address(operands[0])
         if self.backend is None:
             return np.zeros(address.shape, dtype)
-        values = [self.cast(o, dtype, flat.size) for o in operands[1:]]
+        flat = self.chosen(address)
+        values = [self.operand(o, dtype, flat.size) for o in operands[1:]]
         if "cas" in parts:
-            return self.backend.atomic_cas(flat, values[0], values[1], sem, scope, lanes).reshape(address.shape)
+            old = self.backend.atomic_cas(flat, values[0], values[1], sem, scope, self.lanes(address))
+            return self.back(old, address)
         op = next((_RMW[p] for p in parts if p in _RMW), None)
         if op is None:
             raise self.unknown(statement)
@@ -185,10 +265,10 @@ class _Machine:
             op = Rmw.FADD
         elif op in (Rmw.MIN, Rmw.MAX) and dtype.kind == "u":
             op = Rmw.UMIN if op is Rmw.MIN else Rmw.UMAX
-        return self.backend.atomic_rmw(op, flat, values[0], sem, scope, lanes).reshape(address.shape)
+        return self.back(self.backend.atomic_rmw(op, flat, values[0], sem, scope, self.lanes(address)), address)
 
     def do_atom(self, parts: list[str], operands: list[str], statement: str) -> None:
-        self.registers[operands[0]] = self._atomic(parts, operands[1:], statement)
+        self.assign(operands[0], self._atomic(parts, operands[1:], statement))
 
     def do_red(self, parts: list[str], operands: list[str], statement: str) -> None:
         self._atomic(parts, operands, statement)
@@ -229,6 +309,19 @@ class _Machine:
         if self.backend:
             self.backend.wait_async("read" in parts)
 
+    # ---- arithmetic, which loops and predicates need
+    def do_setp(self, parts: list[str], operands: list[str], statement: str) -> None:
+        compare, dtype = _COMPARE.get(parts[0]), self.typed(parts, statement)
+        if compare is None or len(operands) != 3:
+            raise self.unknown(statement)
+        self.assign(operands[0], compare(self.cast(operands[1], dtype), self.cast(operands[2], dtype)))
+
+    def _binary(self, parts: list[str], operands: list[str], statement: str) -> None:
+        function, dtype = _BINARY[statement.partition(".")[0]], self.typed(parts, statement)
+        self.assign(operands[0], function(self.cast(operands[1], dtype), self.cast(operands[2], dtype)))
+
+    do_add = do_sub = do_and = do_or = do_xor = _binary
+
     # ---- time and moves
     def do_nanosleep(self, parts: list[str], operands: list[str], statement: str) -> None:
         if self.backend:
@@ -239,11 +332,11 @@ class _Machine:
             self.backend.pause(64 * int(operands[0], 0))
 
     def do_mov(self, parts: list[str], operands: list[str], statement: str) -> None:
-        self.registers[operands[0]] = self.value(operands[1])
+        self.assign(operands[0], self.value(operands[1]))
 
     do_v_mov_b32 = do_s_mov_b32 = do_s_mov_b64 = do_mov
 
     def do_s_memrealtime(self, parts: list[str], operands: list[str], statement: str) -> None:
-        self.registers[operands[0]] = self.value("%globaltimer")
+        self.assign(operands[0], self.value("%globaltimer"))
 
     do_s_memtime = do_s_memrealtime

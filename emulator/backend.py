@@ -51,10 +51,19 @@ class Compare(Enum):
 
 
 class Lanes(NamedTuple):
-    """The tile of an access: its shape, and which of its lanes are active (bool, same shape; None: all)."""
+    """The tile of an access.
+
+    Attributes:
+        shape: of the tile.
+        mask: which of its lanes are active (bool, same shape); None: all.
+        assembly: done by inline assembly, around which Triton puts no block barrier.
+        predicated: under a predicate of the assembly, so that of a scalar's threads only thread 0 is known to do it.
+    """
 
     shape: tuple[int, ...]
     mask: np.ndarray | None
+    assembly: bool = False
+    predicated: bool = False
 
 
 class Signal(NamedTuple):

@@ -54,10 +54,11 @@ def missing_order(memory: Memory, conflict: Conflict, place) -> str:
 
 def _pair(flags: list, reads: list) -> tuple | None:
     """A flag that was raised and a read of it, or of a write that came after it: (flag, reader, message read, order, scope)."""
-    for _, flag, *_ in flags:
-        for reader, (_, message, how, reach, *_) in reads:
-            if message is flag or _carries(message, flag):
-                return flag, reader, message, how, reach
+    for fits in (lambda message, flag: message is flag, _carries):  # the flag itself says more than what came after it
+        for _, flag, *_ in flags:
+            for reader, (_, message, how, reach, *_) in reads:
+                if fits(message, flag):
+                    return flag, reader, message, how, reach
     return None
 
 

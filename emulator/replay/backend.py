@@ -111,11 +111,13 @@ class ReplayBackend:
         self.ask(Op(ops.PAUSE, site(), "pause"))
 
     def load(self, addresses: np.ndarray, dtype: np.dtype, sem: Sem, scope: Scope, lanes: Lanes) -> np.ndarray:
-        scalar = lanes.shape == (1,)
+        scalar, lead = lanes.shape == (1,), lanes.shape == (1,) and lanes.predicated
         name = "load" if sem is Sem.PLAIN else f"{sem.name.lower()} load"
         return self.each(
             addresses, dtype.itemsize, lanes, name,
-            lambda w, _, at: Op(ops.LOAD, at, name, w, dtype, sem, scope, scalar=scalar, everyone=scalar and sem is not Sem.PLAIN),
+            lambda w, _, at: Op(
+                ops.LOAD, at, name, w, dtype, sem, scope, scalar=scalar, lead=lead, everyone=scalar and not lead and sem is not Sem.PLAIN
+            ),
         )  # fmt: skip
 
     def store(self, addresses: np.ndarray, values: np.ndarray, sem: Sem, scope: Scope, lanes: Lanes) -> None:
@@ -141,8 +143,8 @@ class ReplayBackend:
     ) -> np.ndarray:
         scalar = lanes.shape == (1,)
         name = f"atomic_{op.value}"
-        joins = scalar and result_used()
-        if op is Rmw.ADD and scalar and not sem.releases and not values.any():
+        joins = scalar and not lanes.assembly and result_used()
+        if op is Rmw.ADD and scalar and not lanes.assembly and not sem.releases and not values.any():
             # Triton compiles it to ld.relaxed / ld.acquire by thread 0 (../README.md, "Triton")
             make = lambda w, _, at: Op(
                 ops.LOAD, at, name, w, values.dtype, sem, scope, lead=True, joins=joins, scalar=True
@@ -158,7 +160,7 @@ class ReplayBackend:
         self, addresses: np.ndarray, expected: np.ndarray, desired: np.ndarray, sem: Sem, scope: Scope, lanes: Lanes
     ) -> np.ndarray:
         scalar = lanes.shape == (1,)
-        joins = scalar and result_used()
+        joins = scalar and not lanes.assembly and result_used()
         bits = np.dtype(f"u{expected.itemsize}")
 
         def change(part: Any) -> Callable[[np.ndarray], np.ndarray | None]:

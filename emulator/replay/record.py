@@ -2,7 +2,7 @@
 
 A `Node` is an operation that some work-group asked for; `next` leads on by the bytes of its result. Two requests are one node
 when the whole state of the work-group is equal: same position in every frame of the kernel and its device functions, same local
-variables. That turns a polling loop, however often it polled, into one node.
+variables, same values read that may be on evaluation stacks (`held`), same registers of inline assembly. That turns a polling loop, however often it polled, into one node.
 """
 
 from collections.abc import Callable, Iterable

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from types import CodeType, FrameType
 
+from ..assembly import Machine, machine_of
 from ..sites import is_kernel
+from .held import Position
 
 
 @cache
@@ -33,3 +35,26 @@ def kernel_frames(frame: FrameType | None) -> Iterator[FrameType]:
         if is_kernel(frame.f_code):
             yield frame
         frame = frame.f_back
+
+
+def positions(frame: FrameType | None) -> list[Position]:
+    """Where a kernel stands, outermost frame first; inline assembly under execution is the innermost."""
+    found: list[Position] = []
+    while frame is not None:
+        machine = machine_of(frame)
+        if machine is not None:
+            found.append((machine.asm, machine.position))
+        elif is_kernel(frame.f_code):
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def assembly(frame: FrameType | None) -> Machine | None:
+    """The inline assembly that a kernel stands in."""
+    while frame is not None and not is_kernel(frame.f_code):
+        machine = machine_of(frame)
+        if machine is not None:
+            return machine
+        frame = frame.f_back
+    return None

@@ -1,5 +1,6 @@
 """A work-group: its threads in the memory model, and whoever tells what it does next (the interpreter, or a record)."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,10 @@ import numpy as np
 
 from ..memory_model import Memory, Where
 from ..memory_model.sync import Engine
+from .held import Held
 from .ops import Op
 from .record import Locate, Node, Root, state
-from .source import kernel_frames
+from .source import assembly, kernel_frames, positions
 
 WAITING, READY, SPINNING, DONE = range(4)
 STATES = ("waiting for a slot", "running", "spinning", "done")
@@ -24,7 +26,7 @@ class WorkGroup:
 
     Attributes:
         key: (rank, launch, program id); `count` operations done so far.
-        lead, tile: its threads in the memory model.
+        lead, tile, lanes: its threads in the memory model; `threads` all of them.
         pending: the operation that it will do when it is picked.
     """
 
@@ -37,6 +39,8 @@ class WorkGroup:
         block = key
         self.lead = memory.thread(self.rank, block, "lead", self.name)
         self.tile = memory.thread(self.rank, block, "tile", self.name)
+        self.lanes = memory.thread(self.rank, block, "lanes", self.name)
+        self.threads = (self.lead, self.tile, self.lanes)
         self.nics: dict[int, Engine] = {}
         self.tma: Engine | None = None
         self.program_id, self.grid = (key[2], 0, 0), (1, 1, 1)
@@ -52,6 +56,7 @@ class WorkGroup:
         self._node: Node | None = None
         self._path: list[tuple[Node, Any]] = []  # what it read so far, polls that led nowhere left out
         self._feed: list[tuple[Node, Any]] | None = None
+        self._held = Held()
 
     # ------------------------------------------------------------------------------------------------ next operation
     def start(self) -> Op | None:
@@ -88,7 +93,7 @@ class WorkGroup:
 
     def _go_live(self) -> None:
         """Start the interpreter and feed it the values so far, up to the pending operation."""
-        self._feed = self._path[::-1]
+        self._feed, self._held = self._path[::-1], Held()
         asked = self._resume(None)
         if asked is None or not asked.same(self._node.op):
             raise AssertionError(
@@ -103,6 +108,8 @@ class WorkGroup:
             frames = state(kernel_frames(self._green.gr_frame), self._locate)
         if frames is None:
             return Node(op)
+        machine = assembly(self._green.gr_frame)
+        frames += (self._held.content, None if machine is None else machine.content)
         known = self._root.states.get(frames)
         if known is None:
             known = self._root.states[frames] = Node(op)
@@ -120,6 +127,14 @@ class WorkGroup:
 
     def request(self, op: Op) -> np.ndarray | None:
         """Called from within the interpreter: ask for an operation, come back with its result."""
+        if self._root is None:
+            return self._ask(op)
+        self._held.at(positions(sys._getframe(1)))
+        result = self._ask(op)
+        self._held.note(result)
+        return result
+
+    def _ask(self, op: Op) -> np.ndarray | None:
         if self._feed:
             node, result = self._feed.pop()
             if not op.same(node.op):
