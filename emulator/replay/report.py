@@ -1,6 +1,5 @@
 """Reports that a person can read: who, on which line, what memory, which order is missing."""
 
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from ..memory_model import Access, Buffer, Conflict, Message
 from ..memory_model.explain import missing_order
+from ..sites import of_exception
 
 if TYPE_CHECKING:
     from .engine import Run
@@ -125,8 +125,8 @@ def root_cause(error: BaseException) -> BaseException:
 def error_report(run: "Run", actor: Any, error: BaseException) -> Report:
     """The program raised an exception of its own."""
     root = root_cause(error)
-    frames = traceback.extract_tb(root.__traceback__)
-    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    places = of_exception(root) or of_exception(error)
+    where = f" at {site_text(places[:1])}" if places else ""
     text = f"{actor.name} raised {type(root).__name__}{where}: {str(root).strip()}"
     return Report(
         "error", text, run.seed, (where.removeprefix(" at "),), {"who": actor.name, "rank": actor.rank}, error
