@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.emulator.commands import ROOT, check, checks, emulator
+
 FOREIGN = "tests/emulator/foreign"
 # Program, arguments, what the finding says ("" for a clean one).
 JUDGED = [
@@ -21,41 +22,6 @@ JUDGED = [
     ("ptx_barrier", ["before"], r"no block barrier is between the access and the release of the flag"),
     ("ptx_barrier", ["after"], r"was acquired by one thread of rank \d WG \d, with no block barrier before the access by another"),
 ]  # fmt: skip
-
-
-def emulator(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "emulator", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-
-
-def check(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    return emulator("check", *words, cwd=cwd)
-
-
-DRIVER = """
-import contextlib, io, json, sys
-from emulator.__main__ import main
-
-answers = []
-for words in json.load(sys.stdin):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["check", *words])
-    answers.append([status, out.getvalue(), err.getvalue()])
-json.dump(answers, sys.stdout)
-"""
-
-
-def checks(commands: list[list], cwd: Path) -> dict[str, tuple[int, str, str]]:
-    """(exit status, stdout, stderr) of several checks in one process: importing torch takes longer than most of them."""
-    commands = [[str(word) for word in words] for words in commands]
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER], input=json.dumps(commands), cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return {" ".join(words): tuple(answer) for words, answer in zip(commands, json.loads(done.stdout), strict=True)}
 
 
 @pytest.fixture(scope="module")
