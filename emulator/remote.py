@@ -35,6 +35,7 @@ from .processes.programs import name_of
 
 Exchange = Callable[[Any], list[Any]]
 _TICK = 0.1
+_GRACE_S = 2.0  # without progress, all work-groups waiting, and a rank has ended: what it had sent has arrived by then
 
 
 def _same_machine() -> str:
@@ -93,12 +94,16 @@ def connect(
     if not 0 <= rank < world_size:
         raise EmulatorError(f"rank is {rank}; allowed: 0 to {world_size - 1}")
     fds = _open_heaps(rank, world_size, heap_bytes, exchange)
+    symm = None
     try:
-        return RemoteSymm(rank, fds, exchange, heap_bytes, resident, timeout_s, seed, options or Options())
+        symm = RemoteSymm(rank, fds, exchange, heap_bytes, resident, timeout_s, seed, options or Options())
+        return symm
     finally:
-        exchange(None)  # everybody has opened what it needs
+        pids = exchange(None if symm is None else symm.pids)  # and everybody has opened what it needs
         for fd in fds:
             os.close(fd)
+        if symm is not None:
+            symm.watch(pids)
 
 
 def from_group(group_name: str, heap_bytes: int = HEAP_BYTES) -> "RemoteSymm":
@@ -136,6 +141,7 @@ class RemoteSymm:
         self.bases = torch.tensor(heaps.bases, dtype=torch.int64)
         self._controls = [heaps.control(r) for r in range(self.world_size)]
         self._lock = threading.RLock()
+        self._peers: list[tuple[int, int]] = []  # (rank, descriptor of one of its processes)
         mine, theirs = socket.socketpair()
         end, self._lifeline = os.pipe()
         self._crash = os.memfd_create("crash", os.MFD_CLOEXEC)
@@ -156,6 +162,18 @@ class RemoteSymm:
         self._channel: Channel | None = Channel(mine, heaps)
         atexit.register(self.close)
         self._ask("start", seed, resident, options, list(sys.path), patient=True)
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        """This process's and its companion's."""
+        return os.getpid(), self._companion.pid
+
+    def watch(self, pids: list[tuple[int, int] | None]) -> None:
+        """Notice from now on when a process of another rank ends; `pids` of all ranks."""
+        for rank, theirs in enumerate(pids):
+            for pid in theirs if theirs is not None and rank != self.rank else ():
+                with contextlib.suppress(OSError):
+                    self._peers.append((rank, os.pidfd_open(pid)))
 
     # ---- symmetric memory
     def empty(self, shape: tuple[int, ...] | int, dtype: torch.dtype, name: str = "") -> torch.Tensor:
@@ -208,7 +226,7 @@ class RemoteSymm:
                 return self._answer(patient)
             except (EOFError, OSError) as error:
                 raise self._died() from error
-            except (Hang, KeyboardInterrupt):
+            except (Hang, RankDied, KeyboardInterrupt):
                 self.close()
                 raise
 
@@ -230,7 +248,7 @@ class RemoteSymm:
                 return rest[0]
 
     def _wait(self, patient: bool) -> None:
-        """Until the companion says something; raises `Hang` if no rank gets on."""
+        """Until the companion says something; raises `Hang` if no rank gets on, `RankDied` if that is since one ended."""
         before, since = None, time.monotonic()
         while not select.select([self._channel.socket], [], [], _TICK)[0]:
             progress = [control.progress for control in self._controls]
@@ -238,6 +256,17 @@ class RemoteSymm:
                 before, since = progress, time.monotonic()
             elif time.monotonic() - since > self._timeout_s:
                 raise self._hang()
+            elif (
+                self._controls[self.rank].idle
+                and time.monotonic() - since > _GRACE_S
+                and (gone := self._ended()) is not None
+            ):
+                raise RankDied(f"rank {gone} ended while rank {self.rank} waits for it in a kernel")
+
+    def _ended(self) -> int | None:
+        """A rank of which a process has ended, if there is one."""
+        ended = select.select([descriptor for _, descriptor in self._peers], [], [], 0)[0]
+        return next((rank for rank, descriptor in self._peers if descriptor in ended), None)
 
     def _hang(self) -> Hang:
         head = f"no progress for {self._timeout_s:.3g} s"
@@ -268,8 +297,9 @@ class RemoteSymm:
                 return
             self._channel.close()
             self._channel = None
-            os.close(self._lifeline)
-            os.close(self._crash)
+            for descriptor in (self._lifeline, self._crash, *(d for _, d in self._peers)):
+                os.close(descriptor)
+            self._peers.clear()
             try:
                 self._companion.wait(2)
             except subprocess.TimeoutExpired:

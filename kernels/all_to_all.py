@@ -109,6 +109,14 @@ def check_tensor(name: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype:
     require(tensor.is_contiguous(), f"stride of {name}", tensor.stride(), "contiguous")
 
 
+def check_each(ok: torch.Tensor, name: str, values: torch.Tensor, allowed: str) -> None:
+    """Every element of `values` that `ok` (bool, the same shape) is false for is a mistake: the first is named by its index."""
+    wrong = ok.logical_not().nonzero()
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        require(False, f"{name}[{', '.join(map(str, place))}]", values[place].item(), allowed)
+
+
 def check_ranks(symm: SymmetricMemory, operator: str, world_size: int, same: object) -> None:
     """Collective once per distinct `same`: the problem is for as many ranks as there are, and alike on all of them."""
     require(world_size == symm.world_size, "problem.world_size", world_size, f"{symm.world_size}, the ranks there are")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import MAX_GRID, check_launch, check_tensor
+from .all_to_all import MAX_GRID, check_each, check_launch, check_tensor
 from .bounds import DTYPES
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
@@ -202,3 +202,26 @@ class Tables:
                 "whether sample_weights are passed")  # fmt: skip
         if self.sample_weights is not None:
             check_tensor("sample_weights", self.sample_weights, (self.indices.numel(),), torch.float32)
+
+    def check_contents(self, problem: Problem) -> None:
+        """Offsets and indices inside of what they point into. Reads every value, so for tensors of the CPU only."""
+        rows, count = self.weight.shape[0], self.indices.numel()
+        starts, offsets = self.table_offsets, self.offsets.long()
+        heights = torch.cat([starts[1:], starts.new_tensor([rows])]) - starts
+        check_each(
+            (starts >= 0) & (starts <= rows) & (heights >= 0),
+            "table_offsets",
+            starts,
+            f"0 to {rows}, the rows of weight, ascending",
+        )
+        ascending = torch.cat([offsets[:1] >= 0, offsets.diff() >= 0])
+        check_each(
+            ascending & (offsets <= count), "offsets", offsets, f"0 to {count}, the number of indices, ascending"
+        )
+        of_bag = heights.repeat_interleave(problem.batch)
+        height = torch.zeros_like(self.indices, dtype=torch.int64)
+        height[int(offsets[0]) : int(offsets[-1])] = of_bag.repeat_interleave(offsets.diff())
+        unused = torch.ones_like(height, dtype=torch.bool)
+        unused[int(offsets[0]) : int(offsets[-1])] = False
+        inside = (self.indices >= 0) & (self.indices < height)
+        check_each(inside | unused, "indices", self.indices, "0 or more, less than the rows of their table")

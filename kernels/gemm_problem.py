@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import check_launch, check_tensor
+from .all_to_all import check_each, check_launch, check_tensor
 from .bounds import DTYPES
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
@@ -200,3 +200,22 @@ class Experts:
         require((self.scale is not None) == problem.scaled, "problem.scaled", problem.scaled, "whether scale is passed")
         if self.scale is not None:
             check_tensor("scale", self.scale, (problem.rows,), torch.float32)
+
+    def check_contents(self, problem: Problem) -> None:
+        """Blocks inside of `x` and of the result. Reads every value, so for tensors of the CPU only."""
+        counts, places = self.counts.long(), self.dst_offsets.long()
+        check_each(counts >= 0, "counts", counts, "0 or more")
+        require(
+            int(counts.sum()) <= problem.rows,
+            "sum of counts",
+            int(counts.sum()),
+            f"at most {problem.rows}, the rows of x",
+        )
+        inside = (places >= 0) & (places + counts <= problem.rows_out) | (counts == 0)
+        allowed = f"0 or more, and with the block's rows at most {problem.rows_out}, the rows of the result"
+        check_each(inside, "dst_offsets", places, allowed)
+        # Whether blocks of one destination overlap: those of this rank only, other ranks' are not known here.
+        earlier = torch.ones(len(counts), len(counts), dtype=torch.bool).tril(-1)[:, :, None]
+        apart = (places[:, None] >= (places + counts)[None]) | (places[None] >= (places + counts)[:, None])
+        empty = (counts == 0)[:, None] | (counts == 0)[None]
+        check_each((apart | empty | ~earlier).all(1), "dst_offsets", places, "outside of the blocks of earlier experts")

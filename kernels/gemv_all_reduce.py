@@ -147,7 +147,9 @@ def _constants(problem: Problem, config: Config) -> dict[str, object]:
     }
 
 
-def _check(problem: Problem, symm: SymmetricMemory, weight: torch.Tensor, x: torch.Tensor, extras: dict) -> None:
+def _check(
+    problem: Problem, config: Config, symm: SymmetricMemory, weight: torch.Tensor, x: torch.Tensor, extras: dict
+) -> None:
     require(
         problem.world_size == symm.world_size,
         "problem.world_size",
@@ -160,7 +162,7 @@ def _check(problem: Problem, symm: SymmetricMemory, weight: torch.Tensor, x: tor
         require(tuple(tensor.shape) == shapes[name], f"shape of {name}", tuple(tensor.shape), str(shapes[name]))
         require(tensor.dtype == problem.dtype, f"dtype of {name}", str(tensor.dtype), str(problem.dtype))
         require(tensor.is_contiguous(), f"stride of {name}", tensor.stride(), "contiguous")
-    agree(symm, "gemv_all_reduce problem", problem)
+    agree(symm, "gemv_all_reduce call", (problem, config))
 
 
 @dataclass
@@ -220,7 +222,7 @@ def fused(
     extras = {n: t for n, t in (("bias", bias), ("residual", residual), ("out", out)) if t is not None}
     require((bias is not None) == problem.bias and (residual is not None) == problem.residual, "problem.bias, problem.residual",
             (problem.bias, problem.residual), "what is passed")  # fmt: skip
-    _check(problem, symm, weight, x, extras)
+    _check(problem, config, symm, weight, x, extras)
     tiles, per_owner = tiles_per_owner(problem, config)
     args = {
         "weight": weight, "x": x, "bias": bias if bias is not None else x, "residual": residual if residual is not None else x,
@@ -278,7 +280,7 @@ def compute(
 ) -> torch.Tensor:
     """This rank's partial result only ([batch, m], not reduced): the compute half of `bulk`."""
     config = _blocks(problem, config or default_config(problem, symm, "compute"))
-    _check(problem, symm, weight, x, {"out": out})
+    _check(problem, config, symm, weight, x, {"out": out})
     grid = min(config.grid, -(-problem.m // config.block_m))
     args = {"weight": weight, "x": x, "out": out, **_constants(problem, config)}
     symm.launch(compute_kernel, grid, args, num_warps=config.num_warps, waits=False)
@@ -319,7 +321,7 @@ def decomposed(
     Reduce-scatter: one owner's rows after the other, float32 partial results, added in rank order; then an all-gather.
     """
     config = _blocks(problem, config or default_config(problem, symm, "compute"))
-    _check(problem, symm, weight, x, {"out": out})
+    _check(problem, config, symm, weight, x, {"out": out})
     share = -(-problem.m // problem.world_size)
     rows = [slice(min(r * share, problem.m), min((r + 1) * share, problem.m)) for r in range(problem.world_size)]
 

@@ -13,10 +13,15 @@ from torch import Tensor, nn
 
 from . import gemv_all_reduce, ops
 from .differentiable import all_gather, all_to_all, sum_over_ranks
+from .embedding_problem import POOLING_MODES
 from .errors import require
 from .gemm_problem import destination_offsets
 from .ops.embedding import positions
 from .ops.memory import Group, group_name, process_group
+
+
+def _require_share(name: str, total: int, ranks: int) -> None:
+    require(total >= 1 and total % ranks == 0, name, total, f"a multiple of {ranks} ranks")
 
 
 class RowParallelLinear(nn.Module):
@@ -45,14 +50,21 @@ class RowParallelLinear(nn.Module):
         super().__init__()
         self.group_name, self.fused = group_name(group), fused
         ranks = process_group(self.group_name)
-        require(in_features % ranks.size() == 0, "in_features", in_features, f"a multiple of {ranks.size()} ranks")
+        _require_share("in_features", in_features, ranks.size())
+        require(out_features >= 1, "out_features", out_features, "1 or more")
         self.rank, self.local_features = ranks.rank(), in_features // ranks.size()
         self.weight = nn.Parameter(torch.empty(out_features, self.local_features, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
         nn.init.uniform_(self.weight, -(in_features**-0.5), in_features**-0.5)
 
     def load_full(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """Take this rank's columns of a whole layer's weight [out_features, in_features], and its bias."""
+        """Take this rank's columns of a whole layer's weight [out_features, in_features], and its bias [out_features]."""
+        rows, columns = self.weight.shape
+        whole = (rows, columns * process_group(self.group_name).size())
+        require(tuple(weight.shape) == whole, "shape of weight", tuple(weight.shape), str(whole))
+        if bias is not None:
+            require(self.bias is not None, "bias", tuple(bias.shape), "None, since the layer has none")
+            require(tuple(bias.shape) == (rows,), "shape of bias", tuple(bias.shape), str((rows,)))
         with torch.no_grad():
             self.weight.copy_(weight[:, self.rank * self.local_features : (self.rank + 1) * self.local_features])
             if bias is not None:
@@ -61,14 +73,17 @@ class RowParallelLinear(nn.Module):
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         """[..., in_features / world_size] (and residual [..., out_features]) to [..., out_features]."""
         rows = input.reshape(-1, input.shape[-1])
+        if residual is not None:
+            shape = (*input.shape[:-1], self.weight.shape[0])
+            require(tuple(residual.shape) == shape, "shape of residual", tuple(residual.shape), str(shape))
         extra = None if residual is None else residual.reshape(-1, residual.shape[-1])
-        if self.fused and rows.shape[0] <= gemv_all_reduce.MAX_BATCH:
+        if self.fused and 1 <= rows.shape[0] <= gemv_all_reduce.MAX_BATCH:
             out = ops.gemv_all_reduce(rows, self.weight, self.bias, extra, self.group_name)
         else:
             out = sum_over_ranks(F.linear(rows, self.weight), self.group_name)
             out = out if self.bias is None else out + self.bias
             out = out if extra is None else out + extra
-        return out.view(*input.shape[:-1], -1)
+        return out.view(*input.shape[:-1], self.weight.shape[0])
 
 
 class EmbeddingAllToAll(nn.Module):
@@ -97,6 +112,9 @@ class EmbeddingAllToAll(nn.Module):
         self.group_name, self.fused, self.mode = group_name(group), fused, mode
         ranks = process_group(self.group_name)
         require(len(num_embeddings) >= ranks.size(), "len(num_embeddings)", len(num_embeddings), f"{ranks.size()}, the ranks, or more")  # fmt: skip
+        require(min(num_embeddings) >= 1, "num_embeddings", tuple(num_embeddings), "1 or more rows in each table")
+        require(embedding_dim >= 1, "embedding_dim", embedding_dim, "1 or more")
+        require(mode in POOLING_MODES, "mode", mode, ", ".join(POOLING_MODES))
         share, extra = divmod(len(num_embeddings), ranks.size())
         self.rank, self.tables = ranks.rank(), [share + (rank < extra) for rank in range(ranks.size())]
         self.first_table = sum(self.tables[: self.rank])
@@ -157,7 +175,9 @@ class ExpertCombine(nn.Module):
         super().__init__()
         self.group_name, self.fused = group_name(group), fused
         ranks = process_group(self.group_name)
-        require(experts % ranks.size() == 0, "experts", experts, f"a multiple of {ranks.size()} ranks")
+        _require_share("experts", experts, ranks.size())
+        require(in_features >= 1, "in_features", in_features, "1 or more")
+        require(out_features >= 1, "out_features", out_features, "1 or more")
         self.rank, self.ranks, self.local_experts = ranks.rank(), ranks.size(), experts // ranks.size()
         shape = self.local_experts, out_features, in_features
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -180,6 +200,9 @@ class ExpertCombine(nn.Module):
 
     def _bulk(self, input: Tensor, all_counts: Tensor, scale: Tensor | None, rows_out: int) -> Tensor:
         """A product per expert, then all-to-all; the host must know the counts, so it waits for the device."""
+        sent, arriving = int(all_counts.sum((1, 2)).max()), int(all_counts.sum((0, 1)).max())
+        require(sent <= len(input), "largest sum of a rank's counts", sent, f"at most {len(input)}, the rows of input")
+        require(arriving <= rows_out, "largest number of rows for a rank", arriving, f"at most {rows_out}, rows_out")
         counts = all_counts[self.rank].tolist()
         received = all_counts[:, :, self.rank].sum(1).tolist()
         sizes = [sum(blocks) for blocks in counts]

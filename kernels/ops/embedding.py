@@ -20,12 +20,13 @@ _OPERANDS = (
 
 def _problem(
     weight: Tensor, table_offsets: Tensor, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None,
-    tables: list[int], pooling_mode: str, group_name: str,
+    tables: list[int], pooling_mode: str, group_name: str, out: Tensor | None = None,
 ) -> embedding_all_to_all.Problem:  # fmt: skip
-    """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
+    """What these operands ask for, checked; all but their contents while tracing too, on fake tensors."""
     group = memory.process_group(group_name)
     require(len(tables) == group.size(), "tables", list(tables), f"one number for each of {group.size()} ranks")
     mine = tables[group.rank()]
+    require(mine >= 1, f"tables[{group.rank()}]", mine, "1 or more on each rank")
     memory.check_devices(
         weight.device,
         table_offsets=table_offsets,
@@ -35,7 +36,7 @@ def _problem(
     )
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[rows, dim]")
     bags = offsets.numel() - 1
-    require(offsets.dim() == 1 and mine > 0 and bags % mine == 0, "shape of offsets", tuple(offsets.shape), f"[{mine} * batch + 1]")  # fmt: skip
+    require(offsets.dim() == 1 and bags >= 0 and bags % mine == 0, "shape of offsets", tuple(offsets.shape), f"[{mine} * batch + 1]")  # fmt: skip
     problem = embedding_all_to_all.Problem(
         batch=bags // mine,
         tables=tuple(tables),
@@ -50,7 +51,12 @@ def _problem(
         check_tensor("per_sample_weights", per_sample_weights.contiguous(), (indices.numel(),), torch.float32)
     # The kernel's own checks, of contiguous tensors: what is small is made contiguous, the tables never.
     small = (t if t is None else t.contiguous() for t in (table_offsets, indices, offsets, per_sample_weights))
-    embedding_all_to_all.Tables(weight, *small).check(problem, group.rank())
+    operands = embedding_all_to_all.Tables(weight, *small)
+    operands.check(problem, group.rank())
+    if memory.readable(weight):
+        operands.check_contents(problem)
+    if out is not None:
+        memory.check_out(out, _room(problem), weight)
     return problem
 
 
@@ -60,8 +66,8 @@ def embedding_owned(
     tables: list[int], pooling_mode: str, group_name: str,
 ) -> Tensor:  # fmt: skip
     operands = (weight, table_offsets, indices, offsets, per_sample_weights)
-    problem = _problem(*operands, tables, pooling_mode, group_name)
     symm = memory.symmetric_memory(group_name, weight.device)
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(*operands, tables, pooling_mode, group_name))
     result = memory.run_owned(symm, _OPERATOR, problem, _room(problem), _operands(*operands))
     return result[: problem.part(symm.rank)[1]].clone()
 
@@ -86,9 +92,8 @@ def embedding_out(
     tables: list[int], pooling_mode: str, group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
     operands = (weight, table_offsets, indices, offsets, per_sample_weights)
-    problem = _problem(*operands, tables, pooling_mode, group_name)
-    memory.check_out(out, _room(problem), weight)
     symm = memory.symmetric_memory(group_name, weight.device)
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(*operands, tables, pooling_mode, group_name, out), out)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(*operands))
 
 
@@ -97,8 +102,7 @@ def _(
     weight: Tensor, table_offsets: Tensor, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None,
     tables: list[int], pooling_mode: str, group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
-    problem = _problem(weight, table_offsets, indices, offsets, per_sample_weights, tables, pooling_mode, group_name)
-    memory.check_out(out, _room(problem), weight)
+    _problem(weight, table_offsets, indices, offsets, per_sample_weights, tables, pooling_mode, group_name, out)
 
 
 def _room(problem: embedding_all_to_all.Problem) -> tuple[int, int, int]:

@@ -17,9 +17,10 @@ _OPERANDS = (
 
 
 def _problem(
-    input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int, group_name: str
+    input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int,
+    group_name: str, out: Tensor | None = None,
 ) -> gemm_all_to_all.Problem:  # fmt: skip
-    """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
+    """What these operands ask for, checked; all but their contents while tracing too, on fake tensors."""
     memory.check_devices(weight.device, input=input, counts=counts, dst_offsets=dst_offsets, scale=scale)
     require(weight.dim() == 3, "shape of weight", tuple(weight.shape), "[experts, n, k]")
     experts, n, k = weight.shape
@@ -39,7 +40,12 @@ def _problem(
     input, counts, dst_offsets, scale = (
         t if t is None else t.contiguous() for t in (input, counts, dst_offsets, scale)
     )
-    gemm_all_to_all.Experts(input, weight, counts, dst_offsets, scale).check(problem)
+    operands = gemm_all_to_all.Experts(input, weight, counts, dst_offsets, scale)
+    operands.check(problem)
+    if memory.readable(weight):
+        operands.check_contents(problem)
+    if out is not None:
+        memory.check_out(out, (problem.rows_out, problem.n), weight)
     return problem
 
 
@@ -47,11 +53,12 @@ def _problem(
 def gemm_owned(
     input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int, group_name: str
 ) -> Tensor:  # fmt: skip
-    problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
+    operands = input, weight, counts, dst_offsets, scale
     symm = memory.symmetric_memory(group_name, weight.device)
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(*operands, rows_out, group_name))
     # Cleared on this rank's stream before its launch, and peers store only after they heard of that launch.
     return memory.run_owned(
-        symm, _OPERATOR, problem, (problem.rows_out, problem.n), _operands(input, weight, counts, dst_offsets, scale), clear=True
+        symm, _OPERATOR, problem, (problem.rows_out, problem.n), _operands(*operands), clear=True
     ).clone()  # fmt: skip
 
 
@@ -70,10 +77,10 @@ def gemm_out(
     input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int,
     group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
-    problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
-    memory.check_out(out, (problem.rows_out, problem.n), weight)
+    operands = input, weight, counts, dst_offsets, scale
     symm = memory.symmetric_memory(group_name, weight.device)
-    memory.run_out(symm, _OPERATOR, problem, out, _operands(input, weight, counts, dst_offsets, scale))
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(*operands, rows_out, group_name, out), out)
+    memory.run_out(symm, _OPERATOR, problem, out, _operands(*operands))
 
 
 @gemm_out.register_fake
@@ -81,8 +88,7 @@ def _(
     input: Tensor, weight: Tensor, counts: Tensor, dst_offsets: Tensor, scale: Tensor | None, rows_out: int,
     group_name: str, out: Tensor,
 ) -> None:  # fmt: skip
-    problem = _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name)
-    memory.check_out(out, (problem.rows_out, problem.n), weight)
+    _problem(input, weight, counts, dst_offsets, scale, rows_out, group_name, out)
 
 
 def _operands(input: Tensor, weight: Tensor, *small: Tensor | None) -> tuple[Tensor | None, ...]:

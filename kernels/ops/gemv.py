@@ -14,7 +14,12 @@ _OPERANDS = "Tensor input, Tensor weight, Tensor? bias, Tensor? residual, str gr
 
 
 def _problem(
-    input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    group_name: str,
+    out: Tensor | None = None,
 ) -> gemv_all_reduce.Problem:
     """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
     memory.check_devices(weight.device, input=input, bias=bias, residual=residual)
@@ -28,9 +33,11 @@ def _problem(
             require(tuple(extra.shape) == shape, f"shape of {name}", tuple(extra.shape), str(shape))
             require(extra.dtype == weight.dtype, f"dtype of {name}", str(extra.dtype), str(weight.dtype))
     require(input.dtype == weight.dtype, "dtype of input", str(input.dtype), str(weight.dtype))
-    return gemv_all_reduce.Problem(
-        m, k, batch, weight.dtype, memory.process_group(group_name).size(), bias is not None, residual is not None
-    )
+    ranks = memory.process_group(group_name).size()
+    problem = gemv_all_reduce.Problem(m, k, batch, weight.dtype, ranks, bias is not None, residual is not None)
+    if out is not None:
+        memory.check_out(out, (batch, m), weight)
+    return problem
 
 
 def _operands(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -41,8 +48,8 @@ def _operands(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tens
 
 @torch.library.custom_op(f"fusedcc::{_OPERATOR}", mutates_args=(), schema=f"({_OPERANDS}) -> Tensor")
 def gemv_owned(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str) -> Tensor:
-    problem = _problem(input, weight, bias, residual, group_name)
     symm = memory.symmetric_memory(group_name, weight.device)
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(input, weight, bias, residual, group_name))
     shape = problem.batch, problem.m
     return memory.run_owned(symm, _OPERATOR, problem, shape, _operands(input, weight, bias, residual)).clone()
 
@@ -59,9 +66,8 @@ def _(input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | Non
 def gemv_out(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
-    problem = _problem(input, weight, bias, residual, group_name)
-    memory.check_out(out, (problem.batch, problem.m), weight)
     symm = memory.symmetric_memory(group_name, weight.device)
+    problem = memory.agreed(symm, _OPERATOR, lambda: _problem(input, weight, bias, residual, group_name, out), out)
     memory.run_out(symm, _OPERATOR, problem, out, _operands(input, weight, bias, residual))
 
 
@@ -69,8 +75,7 @@ def gemv_out(
 def _(
     input: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, group_name: str, out: Tensor
 ) -> None:
-    problem = _problem(input, weight, bias, residual, group_name)
-    memory.check_out(out, (problem.batch, problem.m), weight)
+    _problem(input, weight, bias, residual, group_name, out)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

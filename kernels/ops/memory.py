@@ -5,11 +5,13 @@ the call is forwarded to a process of this rank that was started to interpret an
 """
 
 import warnings
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import is_fake
 
 from .. import symmetric
 from ..errors import ProblemError, require
@@ -24,7 +26,7 @@ _memories: dict[tuple[str, str], tuple[dist.ProcessGroup, SymmetricMemory]] = {}
 def set_heap_bytes(nbytes: int) -> None:
     """Size of the symmetric heap of each group whose memory is not set up yet; the same on every rank."""
     global _heap_bytes
-    require(nbytes >= 1, "heap_bytes", nbytes, "1 or more")
+    require(isinstance(nbytes, int) and nbytes >= 1, "heap_bytes", nbytes, "a whole number, 1 or more")
     _heap_bytes = nbytes
 
 
@@ -84,15 +86,31 @@ def empty_symmetric(
         group: process group, its name, or None for the default one.
         device: "cpu" or "cuda"; None takes what the group's backend moves.
 
-    It lives as long as the group: allocate once, use it for many calls. Raises `ProblemError` when the heap is full.
+    It lives as long as the group: allocate once, use it for many calls. Raises `ProblemError` when the heap is full, and when
+    the ranks ask for different tensors.
     """
     if device is None:
         device = "cuda" if "nccl" in dist.get_backend(process_group(group_name(group))) else "cpu"
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    require(all(isinstance(size, int) and size >= 0 for size in sizes), "shape", sizes, "whole numbers, 0 or more")
     symm = symmetric_memory(group, device)
-    tensor = symm.empty(shape, dtype)
+    for rank, theirs in enumerate(
+        symm.exchange((sizes, dtype))
+    ):  # else every later buffer would lie elsewhere on some rank
+        allowed = f"the same on every rank; rank {symm.rank} has {(sizes, dtype)}"
+        require(theirs == (sizes, dtype), f"(shape, dtype) of rank {rank}", theirs, allowed)
+    tensor = _allocate(symm, sizes, dtype, "")
     start = tensor.data_ptr()
     symm.state.setdefault("ops.allocations", []).append((start, start + tensor.numel() * tensor.element_size()))
     return tensor
+
+
+def _allocate(symm: SymmetricMemory, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
+    """`symm.empty`, whose full heap is a `ProblemError`, whoever provides it."""
+    try:
+        return symm.empty(shape, dtype, name)
+    except ValueError as error:  # what providers raise for a request that does not fit
+        raise ProblemError(str(error)) from None
 
 
 def place_of(symm: SymmetricMemory, tensor: torch.Tensor) -> tuple[int, int] | None:
@@ -117,7 +135,8 @@ def result_buffer(symm: SymmetricMemory, operator: str, shape: tuple[int, ...], 
     buffers = symm.state.setdefault("ops.results", {})
     if operator not in buffers or buffers[operator].numel() < nbytes:
         # Powers of two: a heap gives nothing back, and this way the discarded ones never add up to more than the last.
-        buffers[operator] = symm.empty(1 << max(7, (nbytes - 1).bit_length()), torch.uint8, f"{operator}.result")
+        size = 1 << max(7, (nbytes - 1).bit_length())
+        buffers[operator] = _allocate(symm, (size,), torch.uint8, f"{operator}.result")
     return buffers[operator][:nbytes].view(dtype).view(shape)
 
 
@@ -125,11 +144,9 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
     """The symmetric tensor that the kernel writes for `out`: `out` itself if it is symmetric, else a buffer.
 
     Tracing (functionalization) and `torch.library.opcheck` hand over clones of the caller's tensor, so one that is not
-    symmetric costs two copies and a warning, not an error. Raises `ProblemError` if the ranks pass different places.
+    symmetric costs two copies and a warning, not an error.
     """
-    place = place_of(symm, out)
-    symmetric.agree(symm, f"(allocation, byte) of out of {operator}", place)
-    if place is not None:
+    if place_of(symm, out) is not None:
         return out
     warnings.warn(
         f"fusedcc::{operator}_out: out is not symmetric, so it is copied there and back; "
@@ -137,6 +154,11 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
         stacklevel=3,
     )
     return result_buffer(symm, operator, tuple(out.shape), out.dtype)
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    """Whether its values can be looked at without waiting for a device: a CPU's, and not while tracing."""
+    return tensor.device.type == "cpu" and not is_fake(tensor)
 
 
 def check_devices(device: torch.device, **tensors: torch.Tensor | None) -> None:
@@ -154,6 +176,37 @@ def check_out(out: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor) -> 
     require(out.is_contiguous(), "stride of out", out.stride(), "contiguous")
 
 
+def agreed(symm: SymmetricMemory, operator: str, check: Callable[[], Any], out: torch.Tensor | None = None) -> Any:
+    """Collective: the problem of this call, which `check` returns, the same on every rank, as are operator and place of `out`.
+
+    On CPUs the ranks compare at every call, and what one of them refuses, all refuse: none waits in a kernel for one that gave
+    up. On GPUs the host must not wait for other ranks, so they compare what they have not seen before, and a mistake is
+    raised by the rank that made it. Raises `ProblemError`.
+    """
+    always = hasattr(symm, "call")
+    problem = mistake = None
+    try:
+        problem = check()
+    except ProblemError as error:
+        if not always:
+            raise
+        mistake = str(error)
+    call = {"operator": operator, "problem": problem}
+    if out is not None:
+        call["(allocation, byte) of out"] = place_of(symm, out)
+    seen = symm.state.setdefault("ops.agreed", set())
+    if not always and tuple(call.items()) in seen:
+        return problem
+    for rank, (theirs, wrong) in enumerate(symm.exchange((call, mistake))):
+        if mistake is not None or wrong is not None:
+            raise ProblemError(mistake or f"{theirs['operator']} of rank {rank}: {wrong}")
+        for thing, value in call.items():
+            allowed = f"the same on every rank; rank {symm.rank} has {value!r}"
+            require(theirs.get(thing) == value, f"{thing} of rank {rank} in {operator}", theirs.get(thing), allowed)
+    seen.add(tuple(call.items()))
+    return problem
+
+
 def run_owned(
     symm: SymmetricMemory,
     operator: str,
@@ -166,7 +219,6 @@ def run_owned(
 
     `clear` sets it to zero before: for operators that leave parts alone.
     """
-    symmetric.agree(symm, f"{operator} problem", problem)
     result = result_buffer(symm, operator, shape, problem.dtype)
     if clear:
         result.zero_()
@@ -176,7 +228,6 @@ def run_owned(
 
 def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: tuple[Any, ...]) -> None:
     """One fused call into the caller's `out`: without a copy if that is symmetric."""
-    symmetric.agree(symm, f"{operator} problem", problem)
     result = destination(symm, operator, out)
     if result is not out:
         result.copy_(out)  # an operator may leave parts of it alone

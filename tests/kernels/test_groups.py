@@ -103,6 +103,10 @@ def in_subgroup() -> None:
     else:
         with pytest.raises(ops.ProblemError, match="^group is -100; allowed: a process group that this rank is in"):
             ops.empty_symmetric(4, torch.float32, group)
+    three = dist.new_group([0, 1, 2])
+    if dist.get_rank() < 3:
+        with pytest.raises(ops.ProblemError, match="^world_size is 3; allowed: 1, 2, 4 or 8$"):
+            ops.gemv_all_reduce(torch.ones(1, 4), torch.ones(4, 4), group=three)
     all_operators(None, 2, calls=1)  # the world, afterwards, beside the subgroup's memory
 
 

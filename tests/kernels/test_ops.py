@@ -196,7 +196,7 @@ def late_mistakes() -> None:
     with pytest.raises(ops.ProblemError, match=r"^shape of x is \(2, 3\); allowed: \(2, 20\)$"):
         memory.run_owned(symm, "gemv_all_reduce", problem, (2, 12), (input[:, :3].contiguous(), weight, None, None))
     a, b = ops.empty_symmetric((2, 12), torch.float32), ops.empty_symmetric((2, 12), torch.float32)
-    with pytest.raises(ops.ProblemError, match=rf"of out of gemv_all_reduce of rank {1 - rank} is"):
+    with pytest.raises(ops.ProblemError, match=rf"of out of rank {1 - rank} in gemv_all_reduce is"):
         ops.gemv_all_reduce_out(input, weight, out=a if rank == 0 else b)
     assert within(ops.gemv_all_reduce(input, weight), *exact(12, 20, 2, torch.float32))  # still in step
 
@@ -216,6 +216,6 @@ def test_a_mistake_is_one_line_that_names_it():
             "shape of bias is (5,); allowed: (12,)",
             "stride of weight is (1, 12); allowed: contiguous",
         ]
-        assert messages[6].startswith(f"gemv_all_reduce problem of rank {1 - rank} is Problem(m={10 - rank},")
+        assert messages[6].startswith(f"problem of rank {1 - rank} in gemv_all_reduce is Problem(m={10 - rank},")
         assert messages[7] == "shape of out is (1, 12); allowed: (2, 12)"
         assert "shape of input is (2, 3); allowed: [batch, 20]" in messages[8]
