@@ -2,35 +2,18 @@
 
 import ast
 import sys
-from collections.abc import Iterator
 
 from ..replay import Replayer, ReplayOptions
+from .transform import blocks, kernels
 
 _MARK = "_reached_lines"
-
-
-def kernels(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Functions decorated with `jit`."""
-    return [
-        n
-        for n in tree.body
-        if isinstance(n, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in n.decorator_list)
-    ]
-
-
-def _blocks(kernel: ast.AST) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(kernel):
-        for field in ("body", "orelse"):
-            block = getattr(node, field, None)
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                yield block
 
 
 def marked(source: str) -> str:
     """The module, its kernels noting the line of each statement before they execute it."""
     tree = ast.parse(source)
     for kernel in kernels(tree):
-        for block in list(_blocks(kernel)):
+        for block in list(blocks(kernel)):
             block[:] = [s for old in block for s in (ast.parse(f"{_MARK}.add({old.lineno})").body[0], old)]
     first = 0
     for first, statement in enumerate(tree.body):  # behind the docstring and `from __future__`
@@ -54,7 +37,7 @@ def reached(source: str, line: int, lines: set[int]) -> bool:
     """Whether the innermost statement of a kernel that contains `line` is among the executed `lines`."""
     best: ast.stmt | None = None
     for kernel in kernels(ast.parse(source)):
-        for block in _blocks(kernel):
+        for block in blocks(kernel):
             for statement in block:
                 inside = statement.lineno <= line <= (statement.end_lineno or statement.lineno)
                 if inside and (best is None or statement.lineno >= best.lineno):

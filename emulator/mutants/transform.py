@@ -41,6 +41,24 @@ class Mutant:
         return f"{self.operator}@{self.function}:{self.line}"
 
 
+def kernels(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Functions of a module that are decorated with `jit`."""
+    return [
+        n
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in n.decorator_list)
+    ]
+
+
+def blocks(kernel: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every list of statements within a function."""
+    for node in ast.walk(kernel):
+        for field in ("body", "orelse"):
+            block = getattr(node, field, None)
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                yield block
+
+
 def callee(node: ast.AST) -> str:
     """Last part of the name of a call's function ("" for anything else): tl.store -> store."""
     function = node.func if isinstance(node, ast.Call) else None
@@ -75,16 +93,8 @@ def _keyword(
                 yield call, lambda k=keyword: setattr(k, "value", ast.Constant(new))
 
 
-def _blocks(kernel: ast.AST) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(kernel):
-        for field in ("body", "orelse"):
-            block = getattr(node, field, None)
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                yield block
-
-
 def _drop(kernel: ast.AST, wanted: Callable[[ast.stmt], bool]) -> Iterator[Site]:
-    for block in _blocks(kernel):
+    for block in blocks(kernel):
         for index, statement in enumerate(block):
             if wanted(statement):
                 yield statement, lambda b=block, i=index: b.__setitem__(i, ast.Pass())
@@ -131,7 +141,7 @@ def drop_quiet(kernel: ast.AST) -> Iterator[Site]:
 
 def flag_before_data(kernel: ast.AST) -> Iterator[Site]:
     """Move a flag in front of the last statement before it that stores or puts data (in the same or an enclosed block)."""
-    for block in _blocks(kernel):
+    for block in blocks(kernel):
         for index, statement in enumerate(block):
             if not any(callee(c) in SIGNALS for c in _calls(statement)):
                 continue
@@ -236,20 +246,14 @@ def mutate(
         operators: rules to apply (all of `OPERATORS` by default).
         functions: kernel functions to change (all functions decorated with `jit` by default).
     """
-    tree = ast.parse(source)
-    kernels = [
-        n
-        for n in tree.body
-        if isinstance(n, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in n.decorator_list)
-    ]
-    for position, kernel in enumerate(kernels):
+    for position, kernel in enumerate(kernels(ast.parse(source))):
         if functions is not None and kernel.name not in functions:
             continue
         for name, operator in (operators or OPERATORS).items():
             for site in range(sum(1 for _ in operator.sites(kernel))):
                 # A fresh tree each time: an edit must not leak into the next mutant.
                 mutated = ast.parse(source)
-                target = [n for n in mutated.body if isinstance(n, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in n.decorator_list)][position]  # fmt: skip
+                target = kernels(mutated)[position]
                 node, edit = list(operator.sites(target))[site]
                 before, line = ast.unparse(node), getattr(node, "lineno", target.lineno)
                 edit()
