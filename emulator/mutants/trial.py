@@ -88,6 +88,8 @@ class _Altered:
 
     def launch(self, kernel: Any, grid: int, args: dict[str, Any], **how: Any) -> None:
         changed = {k: self._change.args.get(k, v) for k, v in args.items()}
+        if self._change.resident is not None:
+            how["waits"] = False  # the launch's own check goes by a number that is wrong
         self._symm.launch(kernel, grid, changed, **how)
 
 
