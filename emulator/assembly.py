@@ -90,7 +90,7 @@ _BINARY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
 _TYPE = re.compile(r"^([busf])(8|16|32|64)$")
-# What every thread of a work-group does together: not known under a predicate.
+# What every thread of a work-group does together: not known for thread 0 alone.
 _BY_ALL = ("fence", "membar", "bar", "barrier", "s_barrier", "cp")
 _NOTHING = (
     ".reg", ".pragma", "s_nop", "s_setprio", "buffer_inv", "buffer_gl", "cp.async.bulk.commit_group", "fence.proxy", "bar.warp.sync",
@@ -105,16 +105,18 @@ class Machine:
         asm: the text.
         position: number of the statement under execution.
         active: which lanes execute it (bool, shape of the tile); None: all.
-        predicated: whether it stands under a predicate, or a branch has been taken by some lanes only.
+        alone: whether thread 0 executes it without the others, because of a predicate or branch that depends on `%tid`.
     """
 
     def __init__(self, backend: Backend | None, asm: str, inputs: Operands, outputs: int, shape: tuple[int, ...]):
         self.backend, self.asm, self.shape = backend, asm, shape
         self.registers: dict[str, np.ndarray] = {f"${outputs + i}": x for i, x in enumerate(inputs)}
         self.outputs = outputs
-        self.position, self.predicated = 0, False
+        self.position, self.alone = 0, False
         self.active: np.ndarray | None = None
         self._next = np.zeros(shape, np.int64)
+        self._alone_until = 0
+        self._by_thread: set[str] = set()
 
     @property
     def results(self) -> list[np.ndarray | None]:
@@ -134,19 +136,32 @@ class Machine:
         while (position := int(self._next.min())) < len(statements):
             self.position, here = position, self._next == position
             self._next[here] = position + 1
-            statement = statements[position]
-            predicate, self.predicated = re.match(r"@(!?)(\S+) (.*)", statement), False
+            statement, self.alone = statements[position], position < self._alone_until
+            predicate = re.match(r"@(!?)(\S+) (.*)", statement)
+            by_thread = predicate is not None and predicate[2] in self._by_thread
             if predicate:
                 here = here & (np.broadcast_to(self.value(predicate[2]) != 0, self.shape) != bool(predicate[1]))
-                statement, self.predicated = predicate[3], True
+                statement = predicate[3]
             self.active = None if here.all() else here
             if statement.startswith("bra"):
-                label = statement.split()[-1]
-                if label not in labels:
+                target = labels.get(statement.split()[-1])
+                if target is None:
                     raise self.unknown(statement)
-                self._next[here] = labels[label]
+                self._next[here] = target
+                if by_thread and not here.any():  # the other threads jump over what follows
+                    self._alone_until = max(self._alone_until, target)
             elif here.any():
+                self.alone = self.alone or by_thread
+                self._follow(statement)
                 self.step(statement)
+
+    def _follow(self, statement: str) -> None:
+        """Keep track of registers whose values differ from thread to thread."""
+        target, *sources = re.findall(r"[%$][\w.]+", statement) or [""]
+        if any(r.startswith(("%tid", "%laneid")) or r in self._by_thread for r in sources):
+            self._by_thread.add(target)
+        else:
+            self._by_thread.discard(target)
 
     def unknown(self, statement: str) -> Unsupported:
         return Unsupported(f"inline assembly {statement!r} has no emulation; emulator.assembly.register takes one")
@@ -156,7 +171,7 @@ class Machine:
         operands = [o.strip() for o in re.split(r",(?![^\[]*\])", rest)] if rest else []
         parts = name.split(".")
         method = getattr(self, "do_" + re.sub(r"\W", "_", parts[0]), None)
-        if method is None or (name == "cp" and len(parts) < 2) or (self.predicated and parts[0] in _BY_ALL):
+        if method is None or (name == "cp" and len(parts) < 2) or (self.alone and parts[0] in _BY_ALL):
             raise self.unknown(statement)
         method(parts[1:], operands, statement)
 
@@ -182,7 +197,7 @@ class Machine:
         return tile
 
     def lanes(self, like: np.ndarray) -> Lanes:
-        return Lanes(like.shape if self.active is None else self.shape, self.active, True, self.predicated)
+        return Lanes(like.shape if self.active is None else self.shape, self.active, True, self.alone)
 
     def value(self, text: str) -> np.ndarray:
         """A register, an immediate, or a special register."""

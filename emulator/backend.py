@@ -57,13 +57,13 @@ class Lanes(NamedTuple):
         shape: of the tile.
         mask: which of its lanes are active (bool, same shape); None: all.
         assembly: done by inline assembly, around which Triton puts no block barrier.
-        predicated: under a predicate of the assembly, so that of a scalar's threads only thread 0 is known to do it.
+        alone: thread 0 does a scalar access without the others, as assembly with a predicate on `%tid` says.
     """
 
     shape: tuple[int, ...]
     mask: np.ndarray | None
     assembly: bool = False
-    predicated: bool = False
+    alone: bool = False
 
 
 class Signal(NamedTuple):

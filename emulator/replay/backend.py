@@ -111,7 +111,7 @@ class ReplayBackend:
         self.ask(Op(ops.PAUSE, site(), "pause"))
 
     def load(self, addresses: np.ndarray, dtype: np.dtype, sem: Sem, scope: Scope, lanes: Lanes) -> np.ndarray:
-        scalar, lead = lanes.shape == (1,), lanes.shape == (1,) and lanes.predicated
+        scalar, lead = lanes.shape == (1,), lanes.shape == (1,) and lanes.alone
         name = "load" if sem is Sem.PLAIN else f"{sem.name.lower()} load"
         return self.each(
             addresses, dtype.itemsize, lanes, name,
