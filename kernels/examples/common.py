@@ -114,7 +114,10 @@ def main(example: Example) -> int:
     parser.add_argument("--steps", type=int, default=5, help="training steps (default 5)")
     options = parser.parse_args()
     try:
-        require("RANK" in os.environ, "RANK", None, f"what torchrun sets: torchrun --nproc-per-node 4 -m {module}")
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            number = os.environ.get(name)
+            allowed = f"a number, which torchrun sets: torchrun --nproc-per-node 4 -m {module}"
+            require(number is not None and number.isdigit(), name, number, allowed)
         require(options.steps >= 1, "--steps", options.steps, "1 or more")
         require_world_size(int(os.environ["WORLD_SIZE"]))
         device = _device()

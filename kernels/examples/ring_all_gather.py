@@ -104,6 +104,7 @@ def main() -> int:
     try:
         require(options.elements >= 1, "--elements", options.elements, "1 or more")
         require(options.calls >= 1, "--calls", options.calls, "1 or more")
+        require(options.seed >= 0, "--seed", options.seed, "0 or more")
         if "RANK" in os.environ:
             where, right = "one GPU a rank", _on_many_gpus(operands)
         elif torch.cuda.is_available():

@@ -23,7 +23,11 @@ def torchrun(ranks: int, module: str, *options: str) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize(("module", "ranks"), [("dlrm", 2), ("decoder", 4), ("moe", 2)])
+LONG = pytest.mark.skipif("FUSEDCC_LONG" not in os.environ, reason="16 processes: set FUSEDCC_LONG=1")
+EIGHT = [pytest.param(module, 8, marks=LONG) for module in ("dlrm", "decoder", "moe")]
+
+
+@pytest.mark.parametrize(("module", "ranks"), [("dlrm", 2), ("decoder", 4), ("moe", 2), *EIGHT])
 def test_check_compares_fused_with_bulk(module, ranks):
     done = torchrun(ranks, module, "--check")
     assert done.returncode == 0, done.stderr
@@ -33,11 +37,13 @@ def test_check_compares_fused_with_bulk(module, ranks):
     assert float(re.search(r"gradients by (\S+)", line)[1]) > 0
 
 
-def test_without_torchrun_one_line_says_how():
-    done = subprocess.run(
-        [sys.executable, "-m", "kernels.examples.dlrm"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize(
+    ("environment", "wrong"), [({}, "RANK is None"), ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE is 'two'")]
+)
+def test_without_torchrun_one_line_says_how(environment, wrong):
+    command = [sys.executable, "-m", "kernels.examples.dlrm"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        "error: RANK is None; allowed: what torchrun sets: torchrun --nproc-per-node 4 -m kernels.examples.dlrm"
+        f"error: {wrong}; allowed: a number, which torchrun sets: torchrun --nproc-per-node 4 -m kernels.examples.dlrm"
     )
