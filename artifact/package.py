@@ -26,10 +26,12 @@ SKIP_FOLDERS = {
     ".mypy_cache",
     ".hypothesis",
     "shared",
+    "published",
 }
 RESULT_SUFFIXES = {".csv", ".json", ".md", ".tex", ".pdf", ".svg", ".png", ".html"}
 SKIP_RESULTS = {"logs", "resume", "failed", "package"}
 CRATE = "ro-crate-metadata.json"
+PUBLISHED = "published"  # not results/: whoever unpacks the archive shall make those
 
 
 def sources(root: Path = ROOT, untracked: bool = False) -> list[Path]:
@@ -48,8 +50,8 @@ def sources(root: Path = ROOT, untracked: bool = False) -> list[Path]:
 
 
 def outcomes(root: Path, run: Path) -> list[Path]:
-    """Result files of a run, of the build and of the model; no logs."""
-    found = []
+    """The report, and the result files of a run, of the build and of the model; no logs."""
+    found = [p for p in (root / "results" / "report.html",) if p.is_file()]
     for folder in (run, root / "results" / "build", root / "results" / "model"):
         found += [
             p
@@ -57,6 +59,12 @@ def outcomes(root: Path, run: Path) -> list[Path]:
             if p.is_file() and p.suffix in RESULT_SUFFIXES and not set(p.relative_to(folder).parts) & SKIP_RESULTS
         ]
     return sorted(found)
+
+
+def place(root: Path, path: Path) -> str:
+    """Where a file of the repository stands in the archive."""
+    name = path.relative_to(root)
+    return str(Path(PUBLISHED, *name.parts[1:]) if name.parts[0] == "results" else name)
 
 
 def crate(root: Path, run: Path, results: list[Path]) -> str:
@@ -70,7 +78,7 @@ def crate(root: Path, run: Path, results: list[Path]) -> str:
     made.license = "https://www.apache.org/licenses/LICENSE-2.0"
     made.root_dataset["version"] = __version__
     workflow = made.add_workflow(root / "Snakefile", "Snakefile", main=True, lang="snakemake")
-    entities = [made.add_file(p, str(p.relative_to(root)), properties={"sha256": sha256(p)}) for p in results]
+    entities = [made.add_file(p, place(root, p), properties={"sha256": sha256(p)}) for p in results]
     blocks = [json.loads(p.read_text()) for p in results if p.suffix == ".json" and "started" in p.read_text()]
     times = [b for b in blocks if isinstance(b, dict) and "started" in b]
     action = ContextEntity(
@@ -99,7 +107,7 @@ def crate(root: Path, run: Path, results: list[Path]) -> str:
 def build(root: Path, run: Path) -> tuple[bytes, str, int]:
     """(archive, checksums, number of files). Raises `ArtifactError` when it would be too large."""
     results = outcomes(root, run)
-    files = {str(p.relative_to(root)): p.read_bytes() for p in [*sources(root), *results]}
+    files = {place(root, p): p.read_bytes() for p in [*sources(root), *results]}
     executable = {str(p.relative_to(root)) for p in sources(root) if p.stat().st_mode & 0o100}
     files[CRATE] = crate(root, run, results).encode()
     sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(files.items()))
