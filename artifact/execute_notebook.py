@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -32,11 +33,10 @@ def execute(run: Path) -> tuple[str, str]:
         raise ArtifactError(f"notebook: {error.ename}: {error.evalue}") from None
     exporter = HTMLExporter(template_name="classic", embed_images=True)
     exporter.exclude_input_prompt = True
-    # MathJax and require.js would be fetched from the network; nothing here needs them.
     exporter.mathjax_url = ""
-    exporter.require_js_url = ""
     html, _ = exporter.from_notebook_node(notebook)
-    return nbformat.writes(notebook), html
+    # jQuery and require.js would be fetched from the network (or, without an address, the page itself as a script); nothing here needs them.
+    return nbformat.writes(notebook), re.sub(r'<script src="[^"]*"></script>', "", html)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,6 +15,8 @@ from .errors import ArtifactError, require
 from .files import ROOT, write_bytes
 from .sources import closure
 
+UNFINISHED = 75  # EX_TEMPFAIL: the command has cases left and goes on when it is run again
+
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m artifact.record", description=__doc__.splitlines()[0])
@@ -44,6 +46,17 @@ def _partial(options: argparse.Namespace, files: list[Path]) -> Path | None:
     return options.resume / f"{options.out[0].stem}.{provenance.content_hash(files)[:12]}.csv"
 
 
+def _execute(command: list[str], partial: Path | None) -> int:
+    """Exit status of the command; one that can resume is run again while it reports cases left and its rows grow."""
+    size = -1
+    while True:
+        done = subprocess.run(command, check=False).returncode
+        grown = partial.stat().st_size if partial is not None and partial.exists() else 0
+        if done != UNFINISHED or partial is None or grown <= size:
+            return done
+        size = grown
+
+
 def run(options: argparse.Namespace) -> int:
     """Run, check, record."""
     command = [c for c in options.command if c != "--"] if options.command[:1] == ["--"] else options.command
@@ -59,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     started = provenance.now()
     for out in options.out:
         out.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([c.replace("{partial}", str(partial)) for c in command], check=False).returncode
+    done = _execute([c.replace("{partial}", str(partial)) for c in command], partial)
     if partial is not None and partial.exists():
         for suffix in (".csv", ".json"):
             if partial.with_suffix(suffix).exists():

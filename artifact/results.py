@@ -58,6 +58,12 @@ KINDS: dict[str, pa.DataFrameSchema] = {
         call=_count(), seed=_count(), rank=_count(-1), max_abs_error=_number(), bound=_number(), remote_stores=_count(),
         flags_delivered=_count(), status=_text(("ok", "failed", "missing")), reason=_text(empty=True),
     ),
+    # One row an event of a work-group in one traced call; time_us counts from the first start on the same rank.
+    "timeline": _schema(
+        operator=_text(), case=_text(), arm=_text(), backend=_text(("gpu",)), machine=_text(), world_size=_count(1, False),
+        dtype=_text(), rank=_count(0, False), work_group=_count(), event_index=_count(), event=_text(), time_us=_number(),
+        status=_text(STATUS), reason=_text(empty=True),
+    ),
     # One row a kernel and target of the ahead-of-time build; `occupancy` is a share of the warp slots (percent by x 100).
     "resources": _schema(
         kernel=_text(), operator=_text(), role=_text(), dtype=_text(), target=_text(), num_warps=_count(1),

@@ -1,4 +1,4 @@
-# What all rules share: the checked configuration, the backend of this run, and where data lie. The only file with helpers.
+# What all rules share: the checked configuration, the backend of this run, and where data lie. The only file with functions.
 import sys
 from pathlib import Path
 
@@ -43,7 +43,7 @@ MODEL_STEPS = {
 RUN = f"results/{BACKEND}"
 FIGURES = catalogue.existing("figures", catalogue.FIGURES)
 TABLES = catalogue.existing("paper_tables", catalogue.TABLES)
-if not Path("emulator/__main__.py").is_file():
+if not Path("emulator/mutants/campaign.py").is_file():
     TABLES.pop("table_mutants", None)
 
 
