@@ -6,6 +6,11 @@ import re
 import sys
 from pathlib import Path
 
+import jupytext
+import nbclient
+import nbformat
+from nbconvert import HTMLExporter
+
 from .errors import ArtifactError
 from .files import ROOT, write_text
 
@@ -15,11 +20,6 @@ CELL_TIMEOUT_S = 300
 
 def execute(run: Path) -> tuple[str, str]:
     """(notebook JSON, HTML) of the executed notebook. Raises `ArtifactError` with the first error of a cell."""
-    import jupytext
-    import nbclient
-    import nbformat
-    from nbconvert import HTMLExporter
-
     os.environ["FUSEDCC_RUN"] = str(run)
     os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
     notebook = jupytext.read(SOURCE, fmt="py:percent")
@@ -31,12 +31,17 @@ def execute(run: Path) -> tuple[str, str]:
         client.execute()
     except nbclient.exceptions.CellExecutionError as error:
         raise ArtifactError(f"notebook: {error.ename}: {error.evalue}") from None
+    return nbformat.writes(notebook), page(notebook)
+
+
+def page(notebook: nbformat.NotebookNode) -> str:
+    """A notebook as one HTML page that asks for nothing from the network."""
     exporter = HTMLExporter(template_name="classic", embed_images=True)
     exporter.exclude_input_prompt = True
     exporter.mathjax_url = ""
     html, _ = exporter.from_notebook_node(notebook)
-    # jQuery and require.js would be fetched from the network (or, without an address, the page itself as a script); nothing here needs them.
-    return nbformat.writes(notebook), re.sub(r'<script src="[^"]*"></script>', "", html)
+    # jQuery, require.js and mermaid would be fetched (or, without an address, the page itself as a script); nothing here needs them.
+    return re.sub(r'<script src="[^"]*"></script>|<script type="module">.*?</script>', "", html, flags=re.DOTALL)
 
 
 def main(arguments: list[str] | None = None) -> int:

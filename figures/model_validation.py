@@ -2,8 +2,10 @@
 
 import textwrap
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from . import style
 from .inputs import Inputs
@@ -29,15 +31,14 @@ def draw(rows: pd.DataFrame) -> Figure:
         for (operator, half), part in points.groupby(["operator", "half"], sort=False):
             axes.plot(part["measured_us"], part["predicted_us"], style.MARKERS[looks[operator]], color=style.COLOURS[looks[operator]],
                       fillstyle="full" if half == "judge" else "none", label=f"{style.operator_title(operator)}, {half}", markersize=3.5)  # fmt: skip
-        low, high = (
-            points[["measured_us", "predicted_us"]].min().min(),
-            points[["measured_us", "predicted_us"]].max().max(),
-        )
-        axes.plot([low, high], [low, high], color=style.COLOURS["limit"], linewidth=0.8)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        times = np.log10(points[["measured_us", "predicted_us"]].to_numpy())
+        ends = 10.0 ** np.array([np.floor(times.min()), np.ceil(times.max())])  # whole decades
+        axes.plot(ends, ends, color=style.COLOURS["limit"], linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(f"measured, µs\n{words}")
         axes.set_ylabel("predicted, µs")
-        axes.legend(fontsize=6.5)
+        axes.legend()
     style.label(made, rows)
     return made

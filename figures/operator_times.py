@@ -72,27 +72,29 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
         style.nothing(axes, f"{style.operator_title(operator)}: no measured rows")
         return made
     cases = list(dict.fromkeys(rows["case"]))
-    made, (axes,) = style.figure(0.9 + 0.15 * len(cases))
+    made, (axes,) = style.figure(max(2.0, 0.9 + 0.15 * len(cases)))
     limits = rows.groupby("case", sort=False)["limit_us"].first()
+    known = bool(limits.notna().all())  # not for a machine without a profile: then times stand by themselves
     height = {case: len(cases) - n for n, case in enumerate(cases)}
     for name in style.in_order(rows["series"], SERIES):
         part = rows[rows["series"] == name]
         colour, marker = _LOOK[name]
-        limit = part["case"].map(limits)
+        limit = part["case"].map(limits) if known else 1.0
         ratio = part["time_us"] / limit
         spread = [ratio - part["low_us"] / limit, part["high_us"] / limit - ratio]
         axes.errorbar(
             ratio, part["case"].map(height), xerr=[s.clip(lower=0).fillna(0) for s in spread], fmt=style.MARKERS[marker],
             color=style.COLOURS[colour], label=SERIES[name], linestyle="none", elinewidth=0.8, markersize=3.5, alpha=0.9,
         )  # fmt: skip
-    axes.axvline(1, color=style.COLOURS["limit"], linewidth=1)
-    axes.set_yticks(list(height.values()), [f"{c}  {limits[c]:.0f} µs" for c in height])
+    if known:
+        axes.axvline(1, color=style.COLOURS["limit"], linewidth=1)
+    axes.set_yticks(list(height.values()), [f"{c}  {limits[c]:.0f} µs" if known else c for c in height])
     axes.set_ylim(0.3, len(cases) + 0.7)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:g}"[0] in "12346" and x >= 1 else "")
-    axes.tick_params(axis="x", which="minor", labelsize=6.5)
-    axes.set_xlabel("time / limit (beside the case)\nmedian, 95 % interval")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.set_xlabel(f"{'time / limit (beside the case)' if known else 'time (µs)'}\nmedian, 95 % interval")
     gpus = int(rows["world_size"].max())
     axes.set_title(f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ''}", loc="right")
     made.legend(loc="outside upper center", ncols=2)

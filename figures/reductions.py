@@ -8,6 +8,8 @@ from .inputs import Inputs
 
 COLUMNS = ["backend", "machine", "operator", "case", "kind", "reduction_percent", "low_percent", "high_percent", "note"]
 
+_LEAST_LINES = 11  # the words along the lines of the paper's numbers need this height
+
 
 def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
     """Predictions (kind `model`) on a machine, and the paper's numbers of an operator's claim (kind `paper`)."""
@@ -33,9 +35,9 @@ def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
 def draw(rows: pd.DataFrame, title: str) -> Figure:
     operators = list(dict.fromkeys(rows["operator"]))
     cases = [rows[(rows["operator"] == o) & (rows["kind"] == "model")] for o in operators]
+    lines = [max(len(c), _LEAST_LINES) for c in cases]
     made, panels = style.figure(
-        0.7 + 0.16 * sum(map(len, cases)) + 0.35 * len(operators), rows=len(operators), sharex=True,
-        gridspec_kw={"height_ratios": [len(c) for c in cases]},
+        0.7 + 0.16 * sum(lines) + 0.35 * len(operators), rows=len(operators), sharex=True, gridspec_kw={"height_ratios": lines}
     )  # fmt: skip
     for axes, operator, part in zip(panels, operators, cases, strict=True):
         places = range(len(part), 0, -1)
@@ -51,7 +53,7 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
             rows[(rows["operator"] == operator) & (rows["kind"] == "paper")].itertuples(), ("--", ":"), strict=False
         ):
             axes.axvline(value.reduction_percent, color=style.COLOURS["paper"], linestyle=dash, linewidth=1)
-            axes.text(value.reduction_percent, 0.99, f" paper, {value.case} ({value.note.replace('_', ' ')})", fontsize=6.5,
+            axes.text(value.reduction_percent, 0.99, f" paper, {value.case} ({value.note.replace('_', ' ')})", fontsize=7,
                       rotation=90, va="top", ha="left", transform=axes.get_xaxis_transform())  # fmt: skip
         axes.axvline(0, color=style.COLOURS["grey"], linewidth=0.8)
     panels[-1].set_xlabel("fused below bulk: lower execution time, %\nline: link ±30 %, memory ±20 %,\nlaunch ×0.5–2")

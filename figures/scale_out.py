@@ -72,7 +72,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     left.set_xticks(sorted(lower["nodes"].unique()), [f"{n:.0f}" for n in sorted(lower["nodes"].unique())])
     left.set_xlabel("nodes of a 2-D torus")
     left.set_ylabel("whole iteration: reduction, %")
-    left.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    left.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
 
     parts = rows[rows["kind"] == "part"]
     workload = parts["workload"].iloc[0]
@@ -88,6 +88,6 @@ def draw(rows: pd.DataFrame) -> Figure:
     right.set_xticks(range(len(nodes)), [f"{n:.0f}\nbulk | fused" for n in nodes])
     right.set_ylabel("time of an iteration, ms")
     right.set_title(f"{workload}, weak scaling", loc="left")
-    right.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    right.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     style.label(made, rows)
     return made

@@ -38,6 +38,13 @@ def test_what_a_rule_declares(name):
         assert "tee {log}" in text
 
 
+def test_rules_on_gpus_have_the_machine_to_themselves():
+    """One at a time (the profile has gpu=1), and on all cores, so that nothing else runs beside a measurement."""
+    on_gpus = {name: text for name, text in rules().items() if re.search(r"\bgpu=1\b", text)}
+    assert set(on_gpus) == {"measure_operator", "verify_cases"}
+    assert all("threads: workflow.cores" in text for text in on_gpus.values())
+
+
 def test_wildcards_are_constrained():
     constrained = re.search(r"wildcard_constraints:\n(.*?)\n\n", (RULES / "common.smk").read_text(), re.DOTALL).group(1)
     used = set(re.findall(r"\{wildcards\.(\w+)\}", "".join(p.read_text() for p in RULES.glob("*.smk"))))
