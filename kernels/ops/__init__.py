@@ -5,10 +5,13 @@ the face for autograd and torch.compile. `op_out(..., out=...)` writes into a te
 what stands there is valid until the caller passes the tensor again.
 
 As with torch's collectives, all ranks of the group make the same calls in the same order, on one stream or on streams that
-are ordered; a group is given by name (the operators) or by name, process group or None for the default group (here). The
-first call with new shapes, or with an `out` at a new place, agrees with the other ranks on the host; later ones do not wait
-for the host, so warm up before a CUDA graph is captured. CPU tensors run in the emulator. A call that no kernel can do
-raises `ProblemError`, one line.
+are ordered; a group is given by name (the operators) or by name, process group or None for the default group (here). A call
+that no kernel can do raises `ProblemError`, one line.
+
+GPUs: the first call with new shapes, or with an `out` at a new place, agrees with the other ranks on the host; later ones do
+not wait for the host, so warm up before a CUDA graph is captured. What lies on the device (indices, offsets, counts) is not
+looked at. CPU tensors run in the emulator: there all ranks compare every call and the values are checked too, and what one
+rank refuses raises on all of them.
 """
 
 from collections.abc import Sequence
