@@ -61,17 +61,20 @@ def _side_by_side(asked: Exploration, seeds: range, jobs: int, progress: Progres
 
     size = max(_LEAST_SEEDS, -(-len(seeds) // (8 * jobs)))
     batches = [seeds[at : at + size] for at in range(0, len(seeds), size)]
-    done: dict[int, _Scanned] = {}
+    done: dict[int, _Scanned | Lost] = {}
     for index, answer in forked([partial(_scan, asked, batch) for batch in batches], jobs, _FOR_EVER_S):
-        if isinstance(answer, Lost):
-            raise answer.error or EmulatorError(f"seeds {batches[index]}: {answer.why}")
         done[index] = answer
-        progress(answer.seeds_run)
-        first = min((i for i, scanned in done.items() if scanned.finding is not None), default=None)
+        if isinstance(answer, _Scanned):
+            progress(answer.seeds_run)
+        # The earliest seeds decide, however soon later ones were done.
+        first = min((i for i, a in done.items() if isinstance(a, Lost) or a.finding is not None), default=None)
         if first is not None and all(i in done for i in range(first)):
             break
     last = done[max(done) if first is None else first]
-    return _Scanned(sum(scanned.seeds_run for scanned in done.values()), last.finding, last.sources)
+    if isinstance(last, Lost):
+        raise last.error or EmulatorError(f"seeds {batches[first]}: {last.why}")
+    seeds_run = sum(scanned.seeds_run for scanned in done.values() if isinstance(scanned, _Scanned))
+    return _Scanned(seeds_run, last.finding, last.sources)
 
 
 def _scan(asked: Exploration, seeds: Iterable[int], progress: Progress = lambda seeds: None) -> _Scanned:

@@ -295,10 +295,26 @@ class Memory:
             m.also += tuple(a for a in before.also if not self.known(t, a))
             if detector and not self.known(t, before):
                 detector.against(t, w, before, sem, scope, site, op)
+            if detector and before.rmw and not (sem and scope is Scope.SYS):
+                self._against_chain(t, w, before, sem, scope, site, op)
         if detector:
             left = detector.check_reads(t, w, sem, scope, site, op)
             w.buf.reads[slice(w.lo, w.hi) if w.idx is None else w.idx] = left
         return m
+
+    def _against_chain(self, t: Thread, w: Where, m: Message, sem: Sem, scope: Scope, site: Any, op: str) -> None:
+        """Older read-modify-writes below `m`, which `t` saw the count of but is not ordered after: one observation is no chain of them.
+
+        Ends where `t` knows one of another work-group, since whoever told it mostly knew what came before.
+        """
+        while isinstance(m.prev, int) and m.prev:
+            if m.thread.block != t.block and t.vc[m.agent] >= m.clock:
+                return
+            m = self.messages[m.prev]
+            if not m.rmw:
+                return
+            if not self.known(t, m):
+                self.detector.against(t, w, m, sem, scope, site, op)
 
     def _append(self, t: Thread, m: Message, values: np.ndarray) -> None:
         """Put the message into its location's history: last, or before others that its thread does not know."""

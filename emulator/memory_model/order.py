@@ -42,7 +42,7 @@ class Thread:
     Attributes:
         index: its component in every vector clock.
         rank: the device it runs on; `block`: its work-group (any hashable, equal for threads of one block).
-        role: "lead", "tile", "async", "nic" or "host".
+        role: "lead", "tile", "lanes", "async", "nic" or "host".
         name: for reports.
         vc: int64 [threads], what it knows; `now` is its own component.
         seen: ids of single messages it knows without knowing what came before them.

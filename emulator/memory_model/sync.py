@@ -40,19 +40,23 @@ def together(memory: Memory, threads: Iterable[Thread], scope: Scope) -> None:
         t.floor = floor if scope is Scope.CTA else len(memory.messages)
 
 
-def block_barrier(memory: Memory, a: Thread, b: Thread) -> None:
-    """`together` for the two threads of a work-group, which is what most steps are: one join, no records."""
-    if memory.mode == "late" or len(a.vc) != len(b.vc):
-        together(memory, (a, b), Scope.CTA)
+def block_barrier(memory: Memory, threads: tuple[Thread, ...]) -> None:
+    """`together` for the threads of a work-group, which is what most steps are: joined in place, no records."""
+    first, *others = threads
+    size = len(first.vc)
+    if memory.mode == "late" or any(len(t.vc) != size for t in others):
+        together(memory, threads, Scope.CTA)
         return
-    np.maximum(a.vc, b.vc, out=a.vc)
-    b.vc[:] = a.vc
-    a.tick()
-    b.tick()
-    if a.seen or b.seen:
-        a.seen |= b.seen
-        b.seen |= a.seen
-    a.floor = b.floor = max(a.floor, b.floor)
+    for t in others:
+        np.maximum(first.vc, t.vc, out=first.vc)
+        first.seen |= t.seen
+        first.floor = max(first.floor, t.floor)
+    for t in others:
+        t.vc[:] = first.vc
+        t.seen |= first.seen
+        t.floor = first.floor
+    for t in threads:
+        t.tick()
 
 
 def start(memory: Memory, t: Thread, record: Record) -> None:

@@ -144,8 +144,8 @@ class Run:
         groups, self.meeting = list(self.meeting.values()), {}
         for g in groups:
             for engine in g.nics.values():
-                engine.complete((g.lead, g.tile))
-        sync.together(self.memory, [t for g in groups for t in (g.lead, g.tile)], Scope.SYS)
+                engine.complete(g.threads)
+        sync.together(self.memory, [t for g in groups for t in g.threads], Scope.SYS)
         for g in groups:
             self._news(g)
             if g is not wg:
@@ -185,7 +185,7 @@ class Run:
         where.remove(wg)
         wg.state = DONE
         host = self.hosts[wg.rank]
-        sync.follow(self.memory, host.thread, (wg.lead, wg.tile), Scope.SYS)
+        sync.follow(self.memory, host.thread, wg.threads, Scope.SYS)
         if wg.tma is not None:  # the end of a kernel waits for its asynchronous stores, not for its puts
             wg.tma.complete((host.thread,))
         host.engines += wg.nics.values()
@@ -251,9 +251,9 @@ class Run:
             self._mark(wg, op, len(memory.messages))
         elif kind == ops.RMW:
             before = len(memory.changed)
-            result = memory.rmw(
-                wg.lead if op.lead else wg.tile, w, op.dtype, op.change, op.sem, op.scope, op.site, op.name
-            )
+            # A tile atomic that releases or acquires does so for its own lane's thread, not for the whole tile.
+            t = wg.lead if op.lead else wg.tile if op.sem is Sem.RELAXED else wg.lanes
+            result = memory.rmw(t, w, op.dtype, op.change, op.sem, op.scope, op.site, op.name)
             if len(memory.changed) > before and (memory.newest(w, op.dtype) != result).any():
                 self._news(wg)
                 self.remote_flags += w.buf.rank != wg.rank
@@ -262,9 +262,9 @@ class Run:
                 self._poll(wg, op, result)
             self._mark(wg, op, zlib.crc32(result.tobytes()) if op.scalar else len(memory.messages))
         elif kind == ops.BARRIER:
-            sync.block_barrier(memory, wg.lead, wg.tile)
+            sync.block_barrier(memory, wg.threads)
         elif kind == ops.FENCE:
-            for t in (wg.lead, wg.tile):
+            for t in wg.threads:
                 sync.fence(memory, t, op.scope, sc=bool(op.values is not None))
         elif kind == ops.PUT:
             self._put(wg, op)
@@ -278,7 +278,7 @@ class Run:
                 engine.ordered()
         elif kind == ops.QUIET:
             for engine in wg.nics.values():
-                engine.complete((wg.lead, wg.tile))
+                engine.complete(wg.threads)
         elif kind == ops.ASYNC:
             wg.tma_engine().copy(wg.lead, op.source, w, op.values, op.dtype, op.site, op.name)
             self._news(wg)
@@ -292,7 +292,7 @@ class Run:
             self.reports.append(fault_report(self, wg, op))
             raise Stop
         if op.joins:
-            sync.block_barrier(memory, wg.lead, wg.tile)
+            sync.block_barrier(memory, wg.threads)
         if self.options.trace and not self._private(op):
             self.trace.append((wg, op, result))
         return result

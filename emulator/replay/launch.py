@@ -50,7 +50,7 @@ class Launch:
             groups.append(wg)
         record = run.memory.publish(host.thread, Scope.SYS)
         for wg in groups:
-            for t in (wg.lead, wg.tile):
+            for t in wg.threads:
                 sync.start(run.memory, t, record)
         return groups
 

@@ -39,6 +39,8 @@ def push_kernel(
             )
         if ORDER == "data first":
             tl.atomic_xchg(flag, epoch, sem=SEM, scope=SCOPE)
+        if ORDER == "data first, flag by a lane":
+            tl.atomic_xchg(flag + lanes, epoch, mask=lanes == 0, sem=SEM, scope=SCOPE)
     for t in range(pid, TILES, WGS):
         if SPIN == "add":
             while tl.atomic_add(flags + t, 0, sem=POLL, scope="sys") < epoch:

@@ -166,12 +166,39 @@ def test_lanes_that_move_within_a_work_group() -> None:
     s.read(s.a, Where(s.data, 0, 8, None, key=("8", 0)))
     assert kinds(s) == [("lanes", "A-write", "A-read")]
     lead = s.memory.thread(0, "a", "lead", "A0")
-    sync.block_barrier(s.memory, lead, s.a)
+    sync.block_barrier(s.memory, (lead, s.a))
     s.write(s.a, tile(s), 2)
-    sync.block_barrier(s.memory, lead, s.a)
+    sync.block_barrier(s.memory, (lead, s.a))
     s.read(s.a, Where(s.data, 0, 4, None, key=("4", 0)))
     s.read(lead, Where(s.data, 0, 1))
     assert len(kinds(s)) == 1
+
+
+def arrivals(s: Setup, sem: Sem, reset: tuple[Sem, Scope]) -> None:
+    """Three threads count up; the last one of them sets the counter back."""
+    last = s.memory.thread(2, "c", "tile", "C")
+    counter = Where(s.flags, 0, 1)
+    for t in (s.a, s.b, last):
+        s.memory.rmw(t, counter, I32, lambda old: old + np.int32(1), sem, Scope.SYS, f"{t}-arrive", "atomic_add")
+    s.memory.chooser.depth = 0
+    s.write(last, counter, 0, *reset)
+
+
+@pytest.mark.parametrize("reset", [(Sem.PLAIN, Scope.SYS), (Sem.RELAXED, Scope.CTA)], ids=["plain", "block"])
+def test_the_last_arrival_may_reset_the_counter_only_if_it_is_ordered_after_the_others(reset: tuple) -> None:
+    s = Setup()
+    arrivals(s, Sem.ACQ_REL, reset)
+    assert kinds(s) == []
+    s = Setup()
+    arrivals(s, Sem.RELAXED, reset)
+    # It has observed the arrival before its own, and is ordered after that one alone.
+    assert {(earlier, later) for _, earlier, later in kinds(s)} == {("A-arrive", "C-write")}
+
+
+def test_a_reset_that_is_strong_enough_for_all_needs_no_order() -> None:
+    s = Setup()
+    arrivals(s, Sem.RELAXED, (Sem.RELAXED, Scope.SYS))
+    assert kinds(s) == []
 
 
 def test_puts_are_known_after_quiet_or_fence_and_signal_only() -> None:

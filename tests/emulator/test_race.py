@@ -10,6 +10,7 @@ EQUIVALENT = [
     ("push", {"SPIN": "cas"}),
     ("push", {"SEM": "relaxed", "FENCE": True}),
     ("push", {"SPIN": "volatile, fence", "POLL": "relaxed"}),
+    ("push", {"ORDER": "data first, flag by a lane"}),
     ("push", {"CONSUMED": False}),  # one call: nothing is reused
     ("gather", {}),
     ("own_tile", {"barrier": True, "shift": 3}),
@@ -47,6 +48,7 @@ BROKEN = [
     ("push", {"SCOPE": "gpu"}, "scope", r"scopes \((gpu and system|system and gpu)\) do not include each other", 20),
     ("push", {"BEFORE": False}, "race", r"no block barrier is between the access and the release of the flag `flags", 20),
     ("push", {"BEFORE": False, "FENCE": True}, "race", r"no block barrier", 20),
+    ("push", {"ORDER": "data first, flag by a lane", "BEFORE": False}, "race", r"no block barrier", 20),
     ("push", {"POLL": "relaxed"}, "race", r"rank \d WG \d read the flag `flags\[\d\]` of rank \d .* without acquiring it", 20),
     ("push", {"SPIN": "volatile"}, "race", r"without acquiring it", 20),
     ("push", {"SPIN": "plain"}, "race", r"accesses with a plain load what rank \d WG \d uses as a flag, which orders nothing", 20),
