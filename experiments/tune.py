@@ -96,6 +96,8 @@ def candidates(operator: str, role: str, problem: Any, symm: Any) -> list[Any]:
                 "group_m": group,
             }
             found.append(replace(base, **values, grid=sms, transport="peer"))
+    if role == "fused" and problem.world_size > 2:  # behind the others, for a limit of time to leave out first
+        found += [replace(c, order="interleaved") for c in found if getattr(c, "algorithm", "") != "one_shot"]
     unique = list(dict.fromkeys(found))
     part = WAITING_PART[operator] if role == "fused" and problem.world_size == 1 else 1
     return [c for c in unique if c.grid <= symm.max_resident(c.num_warps) // part]

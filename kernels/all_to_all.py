@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import torch
 
+from . import plan
 from .errors import require
 from .symmetric import SymmetricMemory, agree
 
 MAX_GRID = 4096
 TRANSPORTS = ("peer", "staged", "rdma")
-ORDERS = ("remote_first", "oblivious")
 
 
 @dataclass
@@ -95,10 +95,17 @@ def rdma_workspace(
     return space
 
 
+def check_order(order: str, transport: str) -> None:
+    """Over rdma a slice leaves when its last tile is done, which are those of many work-groups: interleaved, they would be
+    done at the end only. All destinations share the NIC there anyway."""
+    allowed = [known for known in plan.ORDERS if transport != "rdma" or known != "interleaved"]
+    require(order in allowed, f"order over {transport}", order, ", ".join(allowed))
+
+
 def check_launch(transport: str, order: str, grid: int) -> None:
     """Allowed values of the fields that both configs have."""
     require(transport in TRANSPORTS, "transport", transport, ", ".join(TRANSPORTS))
-    require(order in ORDERS, "order", order, ", ".join(ORDERS))
+    check_order(order, transport)
     require(1 <= grid <= MAX_GRID, "grid", grid, f"1 to {MAX_GRID}")
 
 
@@ -121,8 +128,3 @@ def check_ranks(symm: SymmetricMemory, operator: str, world_size: int, same: obj
     """Collective once per distinct `same`: the problem is for as many ranks as there are, and alike on all of them."""
     require(world_size == symm.world_size, "problem.world_size", world_size, f"{symm.world_size}, the ranks there are")
     agree(symm, f"{operator} call", same)
-
-
-def first_destination(order: str, rank: int, world_size: int) -> int:
-    """The destination that a rank serves first."""
-    return (rank + 1) % world_size if order == "remote_first" else 0

@@ -31,9 +31,9 @@ from typing import Any
 
 import torch
 
-from . import collectives, rdma
+from . import collectives, plan, rdma
 from . import decomposed as decomposition
-from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
+from .all_to_all import check_ranks, check_tensor, rdma_workspace, workspace
 from .bounds import sum_bound
 from .embedding_device import compute_kernel, fused_kernel
 from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan, tuning_key
@@ -94,7 +94,7 @@ def fused(
         "out": out,
         "all_tables": problem.all_tables,
         "rank": symm.rank,
-        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
+        "first_dest": plan.first_destination(config.order, symm.rank, problem.world_size),
         "first_table": problem.first_table(symm.rank),
     }
     if config.transport == "rdma":
@@ -119,6 +119,7 @@ def _peer_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> 
         "bases": symm.bases,
         "MAX_WGS": space.ready.shape[1],
         "STAGED": staged,
+        "INTERLEAVED": config.order == "interleaved",
     }
 
 

@@ -91,16 +91,16 @@ def fused_kernel(
     batch, tables, all_tables, rows, rank, first_dest, first_table,
     WORLD: tl.constexpr, DIM: tl.constexpr, MEAN: tl.constexpr, WEIGHTED: tl.constexpr, UNROLL: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr, MAX_WGS: tl.constexpr, STAGED: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     epoch = shmem.epoch(word)
     handshake.announce(entered, epoch, bases, rank, pid, grid, WORLD)
 
-    # Pool the bags of each destination and store them where they end: remote destinations first (the order starts at
-    # `first_dest`), one flag per destination and work-group, raised as soon as it has nothing more for it.
-    for hop in range(WORLD):
-        dest = (first_dest + hop) % WORLD
+    # Pool the bags of each destination and store them where they end: remote destinations first, one flag per destination and work-group, raised as soon as it has nothing more for it.
+    for turn in range(WORLD):
+        dest = schedule.destination(turn, pid, first_dest, INTERLEAVED, WORLD)
         bag_low, bag_count = shard(dest, batch, WORLD)
         low, high = logical_range(dest, batch, tables, WORLD, BLOCK_B)
         there = shmem.peer_ptr(out, bases, rank, dest)

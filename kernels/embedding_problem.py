@@ -79,7 +79,7 @@ class Config:
         block_b, block_d: bags of one logical work-group and columns pooled at a time; powers of two.
         unroll: rows of a bag whose loads are in flight together.
         num_warps, grid: size and number of the physical work-groups.
-        order: "remote_first" or "oblivious".
+        order: of destinations: "remote_first", "interleaved" (not over rdma) or "oblivious" (`plan.ORDERS`).
         transport: "peer" (zero-copy stores into the peer's result), "staged" (through own memory: the ablation) or "rdma".
         slice_blocks: blocks of bags, times the rank's tables, that one put of the rdma transport carries.
         fenced: rdma sends put, fence and flag one by one, as the paper does, instead of a put with signal.
@@ -162,7 +162,9 @@ def make_plan(problem: Problem, config: Config, rank: int, lengths: int | np.nda
     slice_base = np.cumsum(slices) - slices
     return plan.make(
         grid=grid_of(problem, config),
-        first=plan.first_logical(config.order, rank, starts[:-1]),
+        order=config.order,
+        rank=rank,
+        world_size=problem.world_size,
         dest=dest,
         bytes_read=rows * (problem.dim * size + index_size + (4 if problem.weighted else 0)),
         bytes_sent=(high - low) * problem.dim * size,

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from . import collectives, rdma
+from . import collectives, plan, rdma
 from . import decomposed as decomposition
-from .all_to_all import check_ranks, check_tensor, first_destination, rdma_workspace, workspace
+from .all_to_all import check_ranks, check_tensor, rdma_workspace, workspace
 from .bounds import sum_bound
 from .errors import require
 from .gemm_device import compute_kernel, fused_kernel
@@ -119,7 +119,7 @@ def fused(
         "out": out,
         "out_capacity": problem.rows_out,
         "rank": symm.rank,
-        "first_dest": first_destination(config.order, symm.rank, problem.world_size),
+        "first_dest": plan.first_destination(config.order, symm.rank, problem.world_size),
     }
     if config.transport == "rdma":
         kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
@@ -146,6 +146,7 @@ def _peer_arguments(symm: SymmetricMemory, problem: Problem, config: Config) -> 
         "word": space.word,
         "bases": symm.bases,
         "STAGED": staged,
+        "INTERLEAVED": config.order == "interleaved",
         "MAX_WGS": space.ready.shape[1],
     }
 

@@ -113,6 +113,7 @@ def fused_kernel(
     WORLD: tl.constexpr, EXPERTS: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, STAGES: tl.constexpr,
     EVEN_K: tl.constexpr, SCALED: tl.constexpr, DESCRIPTORS: tl.constexpr, STAGED: tl.constexpr, MAX_WGS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -122,8 +123,8 @@ def fused_kernel(
 
     # Tiles for each destination, remote ones first, straight into the rows of the destination's result; one flag per
     # destination and work-group, raised as soon as it has nothing more for it. The host does not know how many there are.
-    for hop in range(WORLD):
-        dest = (first_dest + hop) % WORLD
+    for turn in range(WORLD):
+        dest = schedule.destination(turn, pid, first_dest, INTERLEAVED, WORLD)
         rows, first_row, _, ends, low, high, _ = blocks_for(
             counts, dest, wide, EXPERTS, WORLD, BLOCK_E, BLOCK_W, BLOCK_M
         )

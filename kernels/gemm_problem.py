@@ -55,7 +55,7 @@ class Config:
         group_m: rows of tiles that run together for the L2 cache's sake, and that one put of the rdma transport carries.
         num_warps, num_stages, grid: size, prefetch depth and number of the physical work-groups.
         descriptors: load operands through tensor descriptors (TMA on Hopper); needs rows of a multiple of 16 bytes.
-        order: "remote_first" or "oblivious".
+        order: of destinations: "remote_first", "interleaved" (not over rdma) or "oblivious" (`plan.ORDERS`).
         transport: "peer" (zero-copy stores into the peer's result), "staged" (through own memory: the ablation) or "rdma".
         fenced: rdma sends put, fence and flag one by one, as the paper does, instead of a put with signal.
     """
@@ -157,11 +157,12 @@ def make_plan(problem: Problem, config: Config, rank: int, counts: np.ndarray | 
     tile_rows = np.minimum(config.block_m, rows.reshape(-1)[block] - tile_m * config.block_m)
     tile_columns = np.minimum(config.block_n, problem.n - tile_n * config.block_n)
     size = problem.dtype.itemsize
-    starts = np.concatenate([[0], np.cumsum(tiles.reshape(problem.world_size, -1).sum(1))])[:-1]
     slices = -(-high // config.group_m).reshape(-1)
     return plan.make(
         grid=grid_of(problem, config),
-        first=plan.first_logical(config.order, rank, starts),
+        order=config.order,
+        rank=rank,
+        world_size=problem.world_size,
         dest=block // problem.experts,
         bytes_read=(tile_rows + tile_columns) * problem.k * size,
         bytes_sent=tile_rows * tile_columns * size,

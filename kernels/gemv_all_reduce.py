@@ -24,7 +24,6 @@ own number on other ranks (over rdma: for slices of any, its own rank's too), al
 from dataclasses import dataclass
 from math import gcd
 
-import numpy as np
 import torch
 
 from . import collectives, plan, rdma
@@ -143,8 +142,8 @@ def fused(
         **_constants(problem, config),
     }  # fmt: skip
     if config.algorithm == "two_phase":
-        starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
-        args |= {"per_owner": per_owner, "first": plan.first_logical(config.order, symm.rank, starts)}
+        first_owner = plan.first_destination(config.order, symm.rank, problem.world_size)
+        args |= {"per_owner": per_owner, "first": min(first_owner * per_owner, tiles)}
     if config.transport == "rdma":
         kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
     else:
@@ -154,7 +153,8 @@ def fused(
             "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "MAX_WGS": MAX_GRID
         }  # fmt: skip
         if config.algorithm == "two_phase":
-            kernel, more["done"] = two_phase_kernel, space.done
+            kernel = two_phase_kernel
+            more |= {"done": space.done, "INTERLEAVED": config.order == "interleaved"}
     waits = problem.world_size > 1
     symm.launch(kernel, min(config.grid, tiles), args | more, num_warps=config.num_warps, waits=waits)
     return out

@@ -71,6 +71,7 @@ def two_phase_kernel(
     weight, x, bias, residual, out, stage, ready, done, word, bases, M, K, rank, first, per_owner,
     WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
     EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -79,13 +80,18 @@ def two_phase_kernel(
     vectors = tl.arange(0, BLOCK_B)
     steps = schedule.num_steps(pid, grid, tiles)
     start = schedule.first_step(pid, grid, tiles, first)
+    remote, offset = 0, 0
+    if INTERLEAVED and WORLD > 2:
+        remote, offset = schedule.turned(pid, grid, tiles, start, rank, per_owner, WORLD)
 
     # Phase 1: partial tiles into their owners' stages, remote owners first; one flag per owner and work-group, raised as
     # soon as the work-group has no more tiles for that owner.
     for step in range(steps):
-        tile = schedule.logical_at(pid, grid, tiles, start, step)
+        tile = schedule.logical_at(pid, grid, tiles, start, schedule.turned_step(step, remote, offset))
         owner = tile // per_owner
-        following = schedule.logical_at(pid, grid, tiles, start, step + 1) // per_owner
+        following = (
+            schedule.logical_at(pid, grid, tiles, start, schedule.turned_step(step + 1, remote, offset)) // per_owner
+        )
         mine = shmem.peer_ptr(stage, bases, rank, owner) + rank * BATCH * M  # its latency hides behind the weights
         part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)

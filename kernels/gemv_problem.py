@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import MAX_GRID
+from .all_to_all import MAX_GRID, check_order
 from .bounds import DTYPES
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
@@ -56,6 +56,7 @@ class Problem:
 class Config:
     """How to run it; the same on every rank. `grid` physical work-groups of `num_warps` warps, tiles of block_m x block_k.
 
+    `order` of owners in two_phase (`plan.ORDERS`, "interleaved" not over rdma); one_shot sends each tile to all at once.
     `transport`: "peer", or "rdma" (two_phase only), whose puts carry slices of `slice_tiles` tiles, `fenced` or with signal.
     """
 
@@ -75,6 +76,7 @@ class Config:
         require(self.transport in TRANSPORTS, "transport", self.transport, ", ".join(TRANSPORTS))
         rdma_ok = self.transport != "rdma" or self.algorithm == "two_phase"
         require(rdma_ok, "algorithm over rdma", self.algorithm, "two_phase")
+        check_order(self.order, self.transport)
         require(self.slice_tiles >= 1, "slice_tiles", self.slice_tiles, "1 or more")
         require(1 <= self.grid <= MAX_GRID, "grid", self.grid, f"1 to {MAX_GRID}")
 
@@ -125,10 +127,11 @@ def make_plan(problem: Problem, config: Config, rank: int) -> plan.Plan:
     tiles, per_owner = tiles_per_owner(problem, config)
     number = np.arange(tiles)
     rows = np.minimum(config.block_m, problem.m - number * config.block_m)
-    starts = np.minimum(np.arange(problem.world_size) * per_owner, tiles)
     return plan.make(
         grid=min(config.grid, tiles),
-        first=plan.first_logical(config.order, rank, starts),
+        order=config.order,
+        rank=rank,
+        world_size=problem.world_size,
         dest=number // per_owner,
         bytes_read=rows * problem.k * problem.dtype.itemsize,
         bytes_sent=rows * problem.batch * 4,

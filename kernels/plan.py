@@ -10,7 +10,10 @@ import numpy as np
 
 from .errors import require
 
-ORDERS = ("remote_first", "oblivious")
+# Whom a rank serves when. remote_first: all its work-groups rank + 1, then rank + 2, ..., itself last. interleaved: itself
+# last, too, but each work-group starts with another remote rank, so that the links to all of them are busy all the time.
+# oblivious: rank 0, then rank 1, ..., the same on every rank.
+ORDERS = ("remote_first", "interleaved", "oblivious")
 
 
 @dataclass(frozen=True)
@@ -41,42 +44,55 @@ class Plan:
         return len(self.order)
 
 
-def first_logical(order: str, rank: int, starts: np.ndarray) -> int:
-    """Where a rank starts: `starts[p]` is the first logical work-group for destination p (len world_size)."""
+def first_destination(order: str, rank: int, world_size: int) -> int:
+    """The destination that a rank's first turn is for, but for `interleaved`, where each work-group has its own."""
     require(order in ORDERS, "order", order, ", ".join(ORDERS))
-    return int(starts[(rank + 1) % len(starts)]) if order == "remote_first" else 0
+    return 0 if order == "oblivious" else (rank + 1) % world_size
 
 
-def execution_order(n_logical: int, grid: int, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """(wg, logical) in execution order; the numpy twin of `kernels/schedule.py`."""
-    logical = np.arange(n_logical, dtype=np.int32)
+def turns(order: str, rank: int, world_size: int, wg: np.ndarray, dest: np.ndarray) -> np.ndarray:
+    """When work-group wg[i] serves dest[i]: at its 0th to (world_size - 1)-th turn. The twin of `schedule.destination`."""
+    turn = (dest - first_destination(order, rank, world_size)) % world_size
+    if order == "interleaved" and world_size > 2:
+        turn = np.where(dest == rank, turn, (turn - wg) % (world_size - 1))
+    return turn
+
+
+def execution_order(
+    order: str, rank: int, world_size: int, grid: int, dest: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(wg, logical) in execution order; the numpy twin of `kernels/schedule.py`. `dest` of logical work-groups, ascending."""
+    logical = np.arange(len(dest), dtype=np.int32)
     wg = logical % grid
-    steps = (n_logical - wg + grid - 1) // grid
-    start = np.maximum(0, (first - wg + grid - 1) // grid)
-    step = (logical // grid - np.where(start < steps, start, 0)) % steps
-    by_step = np.lexsort((wg, step))
+    # Of one work-group: by turn, then by number.
+    by_wg = np.argsort(wg.astype(np.int64) * world_size + turns(order, rank, world_size, wg, dest), kind="stable")
+    step = np.empty_like(logical)
+    step[by_wg] = logical - np.searchsorted(wg[by_wg], np.arange(grid))[wg[by_wg]]
+    by_step = np.argsort(step.astype(np.int64) * grid + wg)
     return wg[by_step], logical[by_step]
 
 
 def make(
     grid: int,
-    first: int,
+    order: str,
+    rank: int,
+    world_size: int,
     dest: np.ndarray,
     bytes_read: np.ndarray,
     bytes_sent: np.ndarray,
     flops: np.ndarray,
     slice_of: np.ndarray | None = None,
 ) -> Plan:
-    """Build a plan from per-logical-work-group arrays, indexed by the logical work-group's number."""
-    wg, order = execution_order(len(dest), grid, first)
+    """The plan of `rank` from one array element per logical work-group, indexed by its number; `dest` must ascend."""
+    wg, number = execution_order(order, rank, world_size, grid, dest)
     slices = np.arange(len(dest)) if slice_of is None else slice_of
     return Plan(
         grid=grid,
         wg=wg,
-        order=order,
-        dest=dest[order].astype(np.int32),
-        slice=slices[order].astype(np.int32),
-        bytes_read=bytes_read[order].astype(np.int64),
-        bytes_sent=bytes_sent[order].astype(np.int64),
-        flops=flops[order].astype(np.int64),
+        order=number,
+        dest=dest[number].astype(np.int32),
+        slice=slices[number].astype(np.int32),
+        bytes_read=bytes_read[number].astype(np.int64),
+        bytes_sent=bytes_sent[number].astype(np.int64),
+        flops=flops[number].astype(np.int64),
     )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernels.plan import ORDERS
+
 from ..errors import ExperimentError, require
 
 FOLDER = Path(__file__).parent
@@ -57,6 +59,7 @@ _VERIFY: dict[str, Parser] = {
     "changing": _FLAG,
     "seed": _whole(0),
     "sample": _FLAG,
+    "order": _one_of(*ORDERS),
 }
 _GEMV = {"m": _whole(1), "k": _whole(1), "batch": _whole(1, 8)}
 _EMBEDDING = {"global_batch": _whole(1), "tables": _whole(1), "rows": _whole(1), "dim": _whole(1), "pooling": _whole(0)}

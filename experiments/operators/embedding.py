@@ -72,7 +72,12 @@ class Embedding:
     def config(self, symm: Any, problem: Any, case: Case) -> Any:
         from kernels.embedding_all_to_all import default_config
 
-        return replace(default_config(problem, symm), transport=case["transport"], fenced=bool(case.get("fenced")))
+        return replace(
+            default_config(problem, symm),
+            transport=case["transport"],
+            fenced=bool(case.get("fenced")),
+            order=case.get("order", "remote_first"),
+        )
 
     def run(self, symm: Any, problem: Any, case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:
         from kernels.embedding_all_to_all import fused

@@ -64,6 +64,7 @@ class Gemv:
             algorithm=case["algorithm"],
             transport=case.get("transport", "peer"),
             fenced=bool(case.get("fenced")),
+            order=case.get("order", "remote_first"),
         )
 
     def run(self, symm: Any, problem: Any, case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from kernels.plan import ORDERS
+
 from ..measure.arms import Arm, Bench, Unavailable, with_config
 
 Call = Callable[[int], torch.Tensor]
@@ -71,12 +73,14 @@ def occupancy(b: Bench) -> list[Arm]:
 
 
 def order(b: Bench) -> list[Arm]:
-    """Remote-first against oblivious, also with rank 0 late by some time: how late do the others end?"""
+    """The orders of destinations against each other, also with rank 0 late by some time: how late do the others end?"""
     if b.world == 1:
         return []
     found = []
     base = _operator(b).default_config(b.problem, b.symm)
-    for name in ("remote_first", "oblivious"):
+    for name in ORDERS:
+        if name == "interleaved" and b.world == 2:  # remote_first again
+            continue
         for late in LATE_US:
             cycles = late * CYCLES_PER_US if b.symm.rank == 0 else 0
             before = (lambda cycles=cycles: torch.cuda._sleep(cycles)) if cycles else None

@@ -27,7 +27,16 @@ SHAPES = {
     "gemm_all_to_all": {"m": 64, "n": 40, "k": 8, "experts": 2, "split": "even", "scaled": 0},
 }  # fmt: skip
 # Long skews, so that a rank that does not wait is ahead of one that still computes or reads.
-REST = {"dtype": "float32", "world_size": 2, "calls": 12, "skew_us": 20_000, "changing": 0, "seed": 7, "sample": 1}
+REST = {
+    "dtype": "float32",
+    "world_size": 2,
+    "calls": 12,
+    "skew_us": 20_000,
+    "changing": 0,
+    "seed": 7,
+    "sample": 1,
+    "order": "remote_first",
+}
 ONLY = {"drop_fence": "rdma", "drop_quiet": "rdma"}  # faults of one transport
 # GEMV would be right without its `quiet`: when its sources are overwritten, every peer has sent something after the flag of
 # each put had arrived there. OpenSHMEM still wants it before a source is used again.

@@ -22,10 +22,8 @@ def verify(tmp_path: Path, *arguments: str) -> tuple[int, list[dict[str, str]]]:
 
 def cases(tmp_path: Path, world: int = 2, calls: int = 3) -> list[str]:
     path = tmp_path / "cases.csv"
-    header = (
-        "case,dtype,world_size,calls,skew_us,changing,seed,sample,m,k,batch,algorithm,transport,bias,residual,fenced"
-    )
-    path.write_text(f"{header}\n{CASE},float32,{world},{calls},500,0,7,1,40,24,1,two_phase,peer,0,0,0\n")
+    header = "case,dtype,world_size,calls,skew_us,changing,seed,sample,m,k,batch,algorithm,transport,bias,residual,fenced,order"
+    path.write_text(f"{header}\n{CASE},float32,{world},{calls},500,0,7,1,40,24,1,two_phase,peer,0,0,0,remote_first\n")
     return ["--operator", "gemv_all_reduce", "--cases", str(path)]
 
 

@@ -97,6 +97,9 @@ def test_eight_ranks(pools: dict[int, emulator.Ranks], transport: str) -> None:
         (embedding(8, 11, (1, 2, 1, 1, 3, 1, 1, 1), 5), BAGS | {"transport": transport}),
         (Gemm(40, 320, 17, 8, 2, F32, 8), TILES | {"transport": transport}),
     ]
+    if transport == "peer":
+        calls += [(problem, config | {"order": "interleaved"}) for problem, config in calls]
+        calls.append((Gemv(77, 9, 1, F32, 8), {"algorithm": "two_phase", "block_m": 4, "order": "interleaved"}))
     assert worst(pools[8], calls, seed=8) <= 1
 
 
@@ -149,6 +152,19 @@ def test_replay_finds_no_race(operator: str, transport: str) -> None:
     assert max(max(errors) for errors in results) <= 1
 
 
+@pytest.mark.parametrize("operator", ["embedding", "gemm", "gemv"])
+def test_replay_finds_no_schedule_that_breaks_interleaved_destinations(operator: str) -> None:
+    interleaved: dict[str, Any] = {"order": "interleaved", "grid": 3}
+    if operator == "embedding":
+        calls = [(embedding(4, batch, 1, 4), BAGS | interleaved) for batch in (9, 5)]
+    elif operator == "gemm":
+        calls = [(Gemm(rows, rows * 4, 20, 4, 1, F32, 4), TILES | interleaved) for rows in (40, 70)]
+    else:
+        calls = [(Gemv(m, 4, 1, F32, 4), {"algorithm": "two_phase", "block_m": 2} | interleaved) for m in (26, 15)]
+    results = emulator.run(PROGRAM + "run", 4, args=(calls, 3), mode="replay", seed=5, heap_bytes=1 << 19)
+    assert max(max(errors) for errors in results) <= 1
+
+
 @pytest.mark.parametrize(
     ("config", "spoil", "message"),
     [
@@ -196,8 +212,10 @@ def test_problems_and_configs_refuse() -> None:
         (lambda: embedding(2, 1, 1, 1, pooling_mode="max"), "pooling_mode is 'max'; allowed: sum, mean"),
         (lambda: Gemm(1, 1, 1, 0, 1, F32, 2), "k is 0; allowed: 1 or more"),
         (lambda: Config(transport="tcp"), "transport is 'tcp'; allowed: peer, staged, rdma"),
+        (lambda: Config(order="random"), "order over peer is 'random'; allowed: remote_first, interleaved, oblivious"),
+        (lambda: Config(order="interleaved", transport="rdma"), "order over rdma is 'interleaved'; allowed: remote_first, oblivious"),
         (lambda: Config(block_b=3), "block_b is 3; allowed: a power of two"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ProblemError) as error:
             make()
         assert str(error.value) == message

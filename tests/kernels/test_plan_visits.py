@@ -27,6 +27,11 @@ def planned(p: plan.Plan) -> dict[int, list[int]]:
     return {int(wg): [int(n) for n in p.order[p.wg == wg]] for wg in np.unique(p.wg)}
 
 
+def starts_with(p: plan.Plan) -> set[int]:
+    """The destinations that work-groups serve first."""
+    return {int(p.dest[p.wg == wg][0]) for wg in np.unique(p.wg)}
+
+
 def remote_tiles_come_first(p: plan.Plan, rank: int) -> bool:
     """In every work-group's list no tile for another rank stands behind one for the rank itself."""
     return all(np.all(np.diff((p.dest[p.wg == wg] == rank).astype(int)) >= 0) for wg in np.unique(p.wg))
@@ -65,10 +70,22 @@ def test_gemm(pool: emulator.Ranks, order: str, uneven: bool) -> None:
 
 
 @pytest.mark.parametrize("order", plan.ORDERS)
-def test_gemv(pool: emulator.Ranks, order: str) -> None:
-    problem = gemv_all_reduce.Problem(70, 8, 1, F32, 4)
-    changes = {"algorithm": "two_phase", "block_m": 4, "order": order, "grid": 3}
+@pytest.mark.parametrize(("m", "grid"), [(70, 3), (20, 4), (9, 2), (130, 4)])
+def test_gemv(pool: emulator.Ranks, order: str, m: int, grid: int) -> None:
+    """Also where a work-group has no tile for some owner, none for others at all, or an owner has none."""
+    problem = gemv_all_reduce.Problem(m, 8, 1, F32, 4)
+    changes = {"algorithm": "two_phase", "block_m": 4, "order": order, "grid": grid}
     for rank, seen in enumerate(pool.run(PROGRAM + "visits", problem, changes, 1)):
         p = gemv_all_reduce.make_plan(problem, replace(gemv_all_reduce.Config(), **changes), rank)
         assert seen == planned(p)
         assert remote_tiles_come_first(p, rank) or order == "oblivious"
+
+
+def test_interleaved_work_groups_start_with_every_remote_rank() -> None:
+    for rank in range(4):
+        p = plan.make(6, "interleaved", rank, 4, np.arange(48) // 12, *np.ones((3, 48)))
+        assert starts_with(p) == {0, 1, 2, 3} - {rank}
+        assert remote_tiles_come_first(p, rank)
+        # Each remote rank is served by as many work-groups as any other at every step.
+        for step in p.dest[: 6 * 6].reshape(6, 6):
+            assert sorted(step) == sorted([other for other in range(4) if other != rank] * 2)
