@@ -15,16 +15,18 @@ class Item:
             paper (the paper's numbers), hardware, cases, benchmarks.
         claims: ids of the claims that it serves; empty for context.
         caption: one or two sentences.
+        context: where the report puts an item that serves no claim.
     """
 
     needs: tuple[str, ...]
     claims: tuple[str, ...]
     caption: str
+    context: str = "Setting"
 
     @property
     def group(self) -> str:
-        """Where the report puts it: the first claim it serves, or the setting."""
-        return f"Claim {self.claims[0]}" if self.claims else "Setting"
+        """Where the report puts it: under the claims it serves, or its context. The report sorts by letters; padded, P10 comes last."""
+        return f"Claim {', '.join(f'{c:>3}' for c in self.claims)}" if self.claims else self.context
 
 
 _OPERATOR = (
@@ -73,7 +75,10 @@ FIGURES = {
 }
 TABLES = {
     "table_claims": Item(
-        ("claims",), (), "Every claim of the paper with its number, how well that is known, and the verdicts."
+        ("claims",),
+        (),
+        "Every claim of the paper with its number, how well that is known, and the verdicts.",
+        "All claims",
     ),
     "table_verification": Item(
         ("verify", "operators"),

@@ -1,4 +1,4 @@
-"""Figures, one module each: tidy rows in, one drawing out. No number is typed here; styles are in `style.py`.
+"""Figures, one module each: tidy rows in, one drawing out. No number is typed here; looks are in `style.py` and `fusedcc.mplstyle`.
 
 A figure module has `rows(inputs)` (its tidy frame, saved beside the drawing) and `draw(rows)` (the drawing, from that frame alone).
 """

@@ -32,6 +32,12 @@ class Inputs:
             raise ArtifactError(f"model file {name}.csv is missing; make it with: snakemake model")
         return self.model[name]
 
+    def of_paper(self, claim: str) -> pd.DataFrame:
+        """The paper's numbers that belong to a claim. Raises `ArtifactError` when they were not read."""
+        if self.paper is None:
+            raise ArtifactError("--claims is missing; give artifact/claims.yaml")
+        return self.paper[self.paper["claim"] == claim]
+
 
 def paper_values(claims: Path) -> pd.DataFrame:
     """The paper's numbers, from the one file that holds them."""

@@ -31,8 +31,8 @@ def draw(rows: pd.DataFrame) -> Figure:
             )
         axes.set_title(f"{machine}, {rows['case'].iloc[0]}", loc="left")
         axes.set_ylabel("link, GB/s")
-        axes.set_ylim(bottom=0)
-        axes.legend()
+        axes.set_ylim(0, 1.6 * rows[rows["machine"] == machine]["link_gbps"].max())  # room for the legend
+        axes.legend(loc="upper left")
     panels[-1].set_xlabel("time since the call, µs")
     style.label(made, rows)
     return made

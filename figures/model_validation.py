@@ -1,7 +1,5 @@
 """The timing model against measurements: every point, the half it was fitted on and the half it is judged on."""
 
-import textwrap
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -19,13 +17,11 @@ def rows(inputs: Inputs) -> pd.DataFrame:
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    made, (axes,) = style.figure(3.2)
     points = rows[rows["kind"] == "point"]
-    words = "\n".join(
-        textwrap.fill(f"{v.half}, {v.machine}: {v.verdict}", 60) for v in rows[rows["kind"] == "verdict"].itertuples()
-    )
+    words = "\n".join(f"{v.half}, {v.machine}: {v.verdict}" for v in rows[rows["kind"] == "verdict"].itertuples())
+    made, (axes,) = style.figure(3.3 + 0.2 * len(words.splitlines()))
     if points.empty:
-        style.nothing(axes, f"no measured point to compare with\n{words}")
+        style.nothing(axes, "no measured point to compare with")
     else:
         looks = dict(zip(dict.fromkeys(points["operator"]), ("fused", "bulk", "own"), strict=False))
         for (operator, half), part in points.groupby(["operator", "half"], sort=False):
@@ -37,8 +33,8 @@ def draw(rows: pd.DataFrame) -> Figure:
         axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(f"measured, µs\n{words}")
+        axes.set_xlabel("measured, µs")
         axes.set_ylabel("predicted, µs")
-        axes.legend()
-    style.label(made, rows)
+        made.legend(loc="outside upper center", ncols=2, columnspacing=1)
+    style.label(made, rows, words)
     return made

@@ -93,7 +93,7 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:g}"[0] in "12346" and x >= 1 else "")
-    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.tick_params(axis="x", which="minor", labelsize=7, pad=5)
     axes.set_xlabel(f"{'time / limit (beside the case)' if known else 'time (µs)'}\nmedian, 95 % interval")
     gpus = int(rows["world_size"].max())
     axes.set_title(f"{style.operator_title(operator)}, {gpus} GPU{'s' if gpus > 1 else ''}", loc="right")

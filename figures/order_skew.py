@@ -7,6 +7,8 @@ from . import style
 from .inputs import Inputs
 
 NAMES = {"remote_first": "remote first", "oblivious": "oblivious"}
+COLOURS = {"remote_first": "fused", "oblivious": "bulk"}
+PAPER = "mi210-2node"  # the profile whose kind of system the paper's two numbers are from
 
 
 def rows(inputs: Inputs) -> pd.DataFrame:
@@ -19,11 +21,11 @@ def rows(inputs: Inputs) -> pd.DataFrame:
         .reset_index()
         .assign(kind="model", note="")
     )
-    paper = inputs.paper[inputs.paper["claim"] == "P9"]
+    paper = inputs.of_paper("P9")
     numbers = pd.DataFrame(
         {
             "backend": "model",
-            "machine": found["machine"].iloc[0],
+            "machine": PAPER,
             "case": paper["name"],
             "skew_percent": paper["value"],
             "kind": "paper",
@@ -39,16 +41,18 @@ def draw(rows: pd.DataFrame) -> Figure:
     made, panels = style.figure(1.0 + 1.35 * len(machines), rows=len(machines), sharex=True)
     cases = list(dict.fromkeys(model["case"]))
     for axes, machine in zip(panels, machines, strict=True):
-        for offset, order, colour in ((-0.2, "remote_first", "fused"), (0.2, "oblivious", "bulk")):
+        for offset, (order, colour) in zip((-0.2, 0.2), COLOURS.items(), strict=True):
             part = model[(model["machine"] == machine) & (model["order"] == order)].set_index("case").reindex(cases)
             axes.bar([i + offset for i in range(len(cases))], part["skew_percent"], 0.36, color=style.COLOURS[colour], hatch=style.MODEL_HATCH,
                      edgecolor="white", label=NAMES[order])  # fmt: skip
-        for value in rows[rows["kind"] == "paper"].itertuples():
-            axes.axhline(value.skew_percent, color=style.COLOURS["paper"], linewidth=0.8, linestyle=":")
+        for value in rows[(rows["kind"] == "paper") & (rows["machine"] == machine)].itertuples():
+            axes.axhline(value.skew_percent, color=style.COLOURS[COLOURS[value.case]], linewidth=1, linestyle="--",
+                         label=f"paper, {NAMES[value.case]} ({value.note.replace('_', ' ')})")  # fmt: skip
         axes.set_title(machine, loc="left")
         axes.set_ylabel("skew, %")
     panels[-1].set_xticks(range(len(cases)), cases, rotation=45, ha="right")
-    panels[-1].set_xlabel("{global batch | tables per GPU}\ndotted: the paper's two numbers")
-    made.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    panels[-1].set_xlabel("{global batch | tables per GPU}; no bar: no skew")
+    shown = {n: h for axes in panels for h, n in zip(*axes.get_legend_handles_labels(), strict=True)}
+    made.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=2)
     style.label(made, rows)
     return made

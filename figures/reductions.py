@@ -8,8 +8,6 @@ from .inputs import Inputs
 
 COLUMNS = ["backend", "machine", "operator", "case", "kind", "reduction_percent", "low_percent", "high_percent", "note"]
 
-_LEAST_LINES = 11  # the words along the lines of the paper's numbers need this height
-
 
 def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
     """Predictions (kind `model`) on a machine, and the paper's numbers of an operator's claim (kind `paper`)."""
@@ -17,7 +15,7 @@ def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
     found = found[(found["machine"] == machine) & found["operator"].isin(claims)].assign(kind="model", note="")
     paper = []
     for operator, claim in claims.items():
-        for value in inputs.paper[inputs.paper["claim"] == claim].itertuples():
+        for value in inputs.of_paper(claim).itertuples():
             paper.append(
                 {
                     "backend": "model",
@@ -35,9 +33,9 @@ def rows(inputs: Inputs, machine: str, claims: dict[str, str]) -> pd.DataFrame:
 def draw(rows: pd.DataFrame, title: str) -> Figure:
     operators = list(dict.fromkeys(rows["operator"]))
     cases = [rows[(rows["operator"] == o) & (rows["kind"] == "model")] for o in operators]
-    lines = [max(len(c), _LEAST_LINES) for c in cases]
+    lines = [max(len(c), 4) for c in cases]
     made, panels = style.figure(
-        0.7 + 0.16 * sum(lines) + 0.35 * len(operators), rows=len(operators), sharex=True, gridspec_kw={"height_ratios": lines}
+        0.9 + 0.16 * sum(lines) + 0.5 * len(operators), rows=len(operators), sharex=True, gridspec_kw={"height_ratios": lines}
     )  # fmt: skip
     for axes, operator, part in zip(panels, operators, cases, strict=True):
         places = range(len(part), 0, -1)
@@ -48,15 +46,20 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
         )  # fmt: skip
         axes.set_yticks(list(places), part["case"])
         axes.set_ylim(0.3, len(part) + 0.7)
-        axes.set_title(style.operator_title(operator), loc="left")
-        for value, dash in zip(
-            rows[(rows["operator"] == operator) & (rows["kind"] == "paper")].itertuples(), ("--", ":"), strict=False
-        ):
-            axes.axvline(value.reduction_percent, color=style.COLOURS["paper"], linestyle=dash, linewidth=1)
-            axes.text(value.reduction_percent, 0.99, f" paper, {value.case} ({value.note.replace('_', ' ')})", fontsize=7,
-                      rotation=90, va="top", ha="left", transform=axes.get_xaxis_transform())  # fmt: skip
+        axes.set_title(style.operator_title(operator), loc="left", pad=16)
+        paper = rows[(rows["operator"] == operator) & (rows["kind"] == "paper")]
+        marks = [
+            axes.axvline(value.reduction_percent, color=style.COLOURS["paper"], linestyle=dash, linewidth=1,
+                         label=f"paper, {value.case} ({value.note.replace('_', ' ')})")
+            for value, dash in zip(paper.itertuples(), ("--", ":"), strict=False)
+        ]  # fmt: skip
+        axes.legend(
+            handles=marks, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=2, columnspacing=1
+        )
         axes.axvline(0, color=style.COLOURS["grey"], linewidth=0.8)
-    panels[-1].set_xlabel("fused below bulk: lower execution time, %\nline: link ±30 %, memory ±20 %,\nlaunch ×0.5–2")
+    panels[-1].set_xlabel(
+        "fused below bulk: lower execution time, %\nwhiskers: link ±30 %, memory ±20 %,\nlaunch ×0.5–2"
+    )
     made.suptitle(title, fontsize=8)
     style.label(made, rows)
     return made

@@ -24,7 +24,7 @@ def rows(inputs: Inputs) -> pd.DataFrame:
         .assign(kind="reduction", part="")
     )
     parts = inputs.of_model("scaleout")
-    main = inputs.paper[inputs.paper["claim"] == "P5"]
+    main = inputs.of_paper("P5")
     parts = parts[
         (parts["topology"] == "torus2d") & (parts["scenario"] == "none") & (parts["scope"] == "iteration") & (parts["scaling"] == "weak")
         & (parts["component"] != "total") & (parts["workload"] == lower["workload"].iloc[0])
@@ -83,9 +83,10 @@ def draw(rows: pd.DataFrame) -> Figure:
             of = parts[(parts["strategy"] == strategy) & (parts["part"] == name)].groupby("nodes")["value"].sum()
             heights = [of.get(n, 0.0) / 1000 for n in nodes]
             right.bar([i + offset for i in range(len(nodes))], heights, 0.36, bottom=bottom, color=colour, hatch=style.MODEL_HATCH, edgecolor="white",
-                      linewidth=0.3, label=name.replace("_", " ").replace("all to all", "All-to-All").replace("all reduce", "AllReduce") if strategy == "bulk" else None)  # fmt: skip
+                      linewidth=0.3, label=name.replace("_", " ").replace("all to all", "All-to-All").replace("all reduce", "AllReduce").replace("mlp", "MLP") if strategy == "bulk" else None)  # fmt: skip
             bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     right.set_xticks(range(len(nodes)), [f"{n:.0f}\nbulk | fused" for n in nodes])
+    right.margins(y=0.05)
     right.set_ylabel("time of an iteration, ms")
     right.set_title(f"{workload}, weak scaling", loc="left")
     right.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))

@@ -1,7 +1,9 @@
-"""One style for every figure: column width, fonts of 7 points and more, colour-blind-safe colours, hatches for model bars."""
+"""One style for every figure: column width, colour-blind-safe colours, hatches for model bars; fonts and lines are in `fusedcc.mplstyle`."""
 
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -23,34 +25,14 @@ COLOURS = {
 }  # fmt: skip
 MARKERS = {"fused": "o", "bulk": "s", "own": "D", "library": "^", "other": "v", "decomposed": "P"}
 
-RC = {
-    "font.size": 7.5,
-    "axes.titlesize": 8,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "hatch.linewidth": 0.4,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "svg.hashsalt": "fusedcc",
-    "pdf.fonttype": 42,
-    "figure.dpi": 200,
-}
+STYLE = Path(__file__).with_name("fusedcc.mplstyle")
 
 
 def figure(
-    height_in: float, width_in: float = COLUMN_IN, rows: int = 1, columns: int = 1, **options: object
+    height_in: float, width_in: float = COLUMN_IN, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """A figure in the house style with its axes as a flat list."""
-    plt.rcParams.update(RC)
+    plt.style.use(STYLE)
     made, axes = plt.subplots(
         rows, columns, figsize=(width_in, height_in), squeeze=False, layout="constrained", **options
     )
@@ -68,11 +50,15 @@ def one_backend(rows: pd.DataFrame) -> str:
 def label(made: Figure, rows: pd.DataFrame, note: str = "") -> None:
     """Say in the figure where its numbers come from."""
     backend = one_backend(rows)
-    words = {"model": "timing model, nothing measured", "gpu": "measured on GPUs", "emulator": "CPU emulator"}[backend]
+    words = {"model": "timing model, nothing measured here", "gpu": "measured on GPUs", "emulator": "CPU emulator"}[
+        backend
+    ]
     machines = ", ".join(sorted(rows["machine"].unique()))
-    text = f"backend: {backend} ({words}); machine: {machines}{'; ' + note if note else ''}"
+    parts = [f"backend: {backend} ({words})", f"machine: {machines}", *note.splitlines()]
     characters = int(19 * made.get_figwidth())
-    made.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=7, color=COLOURS["grey"])
+    lines = ["; ".join(parts)] if len("; ".join(parts)) <= characters else parts
+    text = "\n".join(textwrap.fill(line, characters) for line in lines)
+    made.supxlabel(text, fontsize=7, color=COLOURS["grey"])
 
 
 def nothing(axes: Axes, why: str) -> None:

@@ -9,7 +9,7 @@ from .inputs import Inputs
 
 def rows(inputs: Inputs) -> pd.DataFrame:
     """The sweep; `paper_percent` repeats the paper's number."""
-    paper = inputs.paper[inputs.paper["claim"] == "P5"]["value"].iloc[0]
+    paper = inputs.of_paper("P5")["value"].iloc[0]
     return inputs.of_model("scaleout_sweep").assign(paper_percent=paper)
 
 

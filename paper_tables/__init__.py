@@ -1,4 +1,4 @@
-"""Tables, one module each: tidy rows in, one frame out, rendered as LaTeX (booktabs), Markdown and CSV. No number is typed here."""
+"""Tables, one module each: tidy rows in, one frame out, rendered as LaTeX (booktabs), Markdown, HTML and CSV. No number is typed here."""
 
 CATALOG = (
     "claims",

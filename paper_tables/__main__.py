@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ArtifactError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{options.name}: {len(frame)} rows, {options.out / options.name}.{{tex,md,csv}}")
+    print(f"{options.name}: {len(frame)} rows, {options.out / options.name}.{{tex,md,html,csv}}")
     return 0
 
 

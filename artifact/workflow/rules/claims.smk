@@ -35,12 +35,7 @@ rule judge_claims:
         model=[model_file(name) for names in MODEL_STEPS.values() for name in names],
     output:
         rows=f"{RUN}/claims.json",
-        text=report(
-            f"{RUN}/claims.md",
-            caption="../report/claims.rst",
-            category="Claims",
-            labels={"table": "all claims"},
-        ),
+        text=f"{RUN}/claims.md",
     log:
         f"{RUN}/logs/judge_claims.log",
     benchmark:

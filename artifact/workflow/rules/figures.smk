@@ -16,6 +16,7 @@ for figure, item in FIGURES.items():
                 f"{RUN}/figures/{figure}.svg",
                 caption="../report/item.rst",
                 category=item.group,
+                subcategory="Figures",
                 labels={"figure": figure.removeprefix("fig_").replace("_", " ")},
             ),
             png=f"{RUN}/figures/{figure}.png",

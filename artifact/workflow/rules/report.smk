@@ -9,6 +9,7 @@ rule rule_graph:
             f"{RUN}/figures/tasks.svg",
             caption="../report/tasks.rst",
             category="Setting",
+            subcategory="Figures",
             labels={"figure": "tasks"},
         ),
     log:

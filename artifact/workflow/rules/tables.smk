@@ -2,7 +2,7 @@
 for table, item in TABLES.items():
 
     rule:
-        """Render one table from tidy rows: LaTeX, Markdown and CSV of one frame."""
+        """Render one table from tidy rows: LaTeX, Markdown, HTML and CSV of one frame."""
         message:
             "Render {params.name}"
         name:
@@ -13,10 +13,12 @@ for table, item in TABLES.items():
         output:
             tex=f"{RUN}/tables/{table}.tex",
             md=f"{RUN}/tables/{table}.md",
-            rows=report(
-                f"{RUN}/tables/{table}.csv",
+            rows=f"{RUN}/tables/{table}.csv",
+            html=report(
+                f"{RUN}/tables/{table}.html",
                 caption="../report/item.rst",
                 category=item.group,
+                subcategory="Tables",
                 labels={"table": table.removeprefix("table_").replace("_", " ")},
             ),
         log:
