@@ -13,6 +13,7 @@ from .errors import EmulatorError
 COMMANDS = {
     "check": "run a program of several ranks under many schedules; stop at the first finding",
     "campaign": "break kernels on purpose, rule by rule: is every mistake found?",
+    "soak": "run thousands of schedules of correct programs, resumable; keep what was seen in a CSV file",
 }
 
 

@@ -45,7 +45,7 @@ def explore(asked: Exploration, jobs: int = 1, progress: Progress = lambda seeds
     for scheduler in asked.schedulers or (None,):
         _options(asked, scheduler)
     torch.set_num_threads(1)
-    _load(asked.program)  # children inherit it
+    load(asked.program)  # children inherit it
     began = time.monotonic()
     seeds = range(asked.first, asked.first + asked.seeds)
     if jobs == 1 or len(seeds) <= _LEAST_SEEDS:
@@ -80,7 +80,7 @@ def _side_by_side(asked: Exploration, seeds: range, jobs: int, progress: Progres
 def _scan(asked: Exploration, seeds: Iterable[int], progress: Progress = lambda seeds: None) -> _Scanned:
     """Seeds in order until one reports."""
     sizes = {} if asked.heap_bytes is None else {"heap_bytes": asked.heap_bytes}
-    replayer = Replayer(_load(asked.program), asked.world_size, asked.args, **sizes)
+    replayer = Replayer(load(asked.program), asked.world_size, asked.args, **sizes)
     run, finding = 0, None
     for seed in seeds:
         options = _options(asked, asked.scheduler(seed))
@@ -120,7 +120,7 @@ def _finding(replayer: Replayer, asked: Exploration, failed: ReplayResult, optio
     )  # fmt: skip
 
 
-def _load(program: str) -> Callable[..., Any]:
+def load(program: str) -> Callable[..., Any]:
     """The program. Modules beside its file can be imported by name, as if the file were run."""
     path, double, _ = name_of(program).partition("::")
     folder = str(Path(path).resolve().parent)

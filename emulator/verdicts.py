@@ -94,14 +94,14 @@ class Verdict:
     sources: str
 
 
-def sources_digest() -> str:
-    """16 hex digits over the text of this process's imported Python files, without installed ones and the emulator's own."""
-    own = str(Path(__file__).parent)
+def sources_digest(emulator: bool = False) -> str:
+    """16 hex digits over the text of this process's imported Python files, without installed ones; the emulator's own on request."""
+    own = "" if emulator else str(Path(__file__).parent)
     files = {getattr(m, "__file__", None) or "" for m in list(sys.modules.values())}
     mine = sorted(
         f
         for f in files
-        if f.startswith("/") and f.endswith(".py") and not f.startswith(own) and not re.search(_INSTALLED, f)
+        if f.startswith("/") and f.endswith(".py") and not (own and f.startswith(own)) and not re.search(_INSTALLED, f)
     )
     return hashlib.sha256(b"".join(Path(f).read_bytes() for f in mine)).hexdigest()[:16]
 

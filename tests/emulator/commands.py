@@ -26,14 +26,21 @@ from emulator.__main__ import main
 answers = []
 for words in json.load(sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["check", *words])
+        status = main(words)
     answers.append([status, out.getvalue(), err.getvalue()])
 json.dump(answers, sys.stdout)
 """
 
 
 def checks(commands: list[list], cwd: Path) -> dict[str, tuple[int, str, str]]:
-    """(exit status, stdout, stderr) of several checks in one process: importing torch takes longer than most of them."""
+    """`several`, of `check`; keys are the words after it."""
+    return {
+        key.removeprefix("check "): answer for key, answer in several([["check", *c] for c in commands], cwd).items()
+    }
+
+
+def several(commands: list[list], cwd: Path) -> dict[str, tuple[int, str, str]]:
+    """(exit status, stdout, stderr) of several commands in one process, by their words: importing torch takes longer than most of them."""
     commands = [[str(word) for word in words] for words in commands]
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], input=json.dumps(commands), cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
