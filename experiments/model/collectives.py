@@ -1,20 +1,9 @@
-"""Collectives as messages on the network: all-to-all in chunks, all-reduce by rings on a torus and directly elsewhere."""
+"""All-reduce as messages on the network, by rings on a torus and directly elsewhere; closed forms of all-reduce and all-to-all."""
 
 from collections.abc import Generator
 
-import simpy
-
 from .network import Latch, Network
 from .topology import Torus
-
-
-def all_to_all(net: Network, node: int, per_pair: float, chunks: int, latches: list[Latch]) -> None:
-    """Inject node's whole all-to-all now: chunk by chunk, the next node first; latches[j] counts what arrives at j."""
-    nodes = net.topology.nodes
-    for _ in range(chunks):
-        for hop in range(1, nodes):
-            peer = (node + hop) % nodes
-            net.send(node, peer, per_pair / chunks, latches[peer])
 
 
 class AllReduce:
@@ -24,14 +13,14 @@ class AllReduce:
     ring. Elsewhere: direct reduce-scatter, then direct all-gather (each node exchanges 1/N with every other).
     """
 
-    def __init__(self, env: simpy.Environment, net: Network, size: float) -> None:
-        self.env, self.net, self.size = env, net, size
+    def __init__(self, net: Network, size: float) -> None:
+        self.net, self.size = net, size
         self._boxes: dict[tuple[int, int, int], Latch] = {}
 
     def _box(self, node: int, phase: int, step: int, n: int) -> Latch:
         key = (node, phase, step)
         if key not in self._boxes:
-            self._boxes[key] = Latch(self.env, n)
+            self._boxes[key] = self.net.latch(n)
         return self._boxes[key]
 
     def _ring(self, node: int, phase: int, axis: int, size: float) -> Generator:
@@ -42,15 +31,14 @@ class AllReduce:
         for step in range(k - 1):
             for peer in peers:
                 self.net.send(node, peer, size / k / 2, self._box(peer, phase, step, 2))
-            yield self._box(node, phase, step, 2).event
+            yield self._box(node, phase, step, 2)
             del self._boxes[node, phase, step]
 
     def _direct(self, node: int, phase: int) -> Generator:
         nodes = self.net.topology.nodes
-        for hop in range(1, nodes):
-            peer = (node + hop) % nodes
-            self.net.send(node, peer, self.size / nodes, self._box(peer, phase, 0, nodes - 1))
-        yield self._box(node, phase, 0, nodes - 1).event
+        boxes = [self._box(peer, phase, 0, nodes - 1) for peer in range(nodes)]
+        yield from self.net.exchange(node, self.size / nodes, 1, boxes)
+        yield self._box(node, phase, 0, nodes - 1)
         del self._boxes[node, phase, 0]
 
     def part(self, node: int) -> Generator:

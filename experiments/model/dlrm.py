@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import simpy
 
 from . import topology
-from .collectives import AllReduce, all_to_all
+from .collectives import AllReduce
 from .errors import ModelError, require
-from .network import Latch, Network, no_collector
+from .network import Network, no_collector
 from .workload import Load, System
 
 STRATEGIES = ("bulk", "fused")
@@ -78,34 +78,29 @@ class _Iteration:
             self.net.bandwidth[link] *= factor
         self.faults = faults
         expected = (nodes - 1) * chunks
-        self.forward = [Latch(self.env, expected) for _ in range(nodes)]
-        self.backward = [Latch(self.env, expected) for _ in range(nodes)]
-        self.top = AllReduce(self.env, self.net, load.top_gradients)
-        self.bottom = AllReduce(self.env, self.net, load.bottom_gradients)
+        self.forward = [self.net.latch(expected) for _ in range(nodes)]
+        self.backward = [self.net.latch(expected) for _ in range(nodes)]
+        self.top = AllReduce(self.net, load.top_gradients)
+        self.bottom = AllReduce(self.net, load.bottom_gradients)
         self.clocks = [_Clock(self.env) for _ in range(nodes)]
         self.ends = [0.0] * nodes
 
     def embedding(self, node: int, slow: float) -> Generator:
         """The forward embedding and everything it sends."""
         env, load, nodes = self.env, self.load, self.nodes
-        per_pair = load.pooled / nodes
+        size = load.pooled / nodes / self.chunks
         yield env.timeout(load.launch)
         if self.strategy == "bulk":
             yield env.timeout(load.embedding * slow + load.launch)
-            all_to_all(self.net, node, per_pair, self.chunks, self.forward)
+            yield from self.net.exchange(node, size, self.chunks, self.forward)
             return
         step = load.embedding * self.system.fused_slowdown * slow / nodes / self.chunks
-        for _ in range(self.chunks):
-            for hop in range(1, nodes):
-                yield env.timeout(step)
-                peer = (node + hop) % nodes
-                self.net.send(node, peer, per_pair / self.chunks, self.forward[peer])
+        yield from self.net.exchange(node, size, self.chunks, self.forward, every=step)
         yield env.timeout(step * self.chunks)  # the node's own batch last
 
     def arrived(self, node: int) -> Generator:
         """All pooled embeddings for this node are here; the fused kernel sees it by a flag, one flag latency later."""
-        latch = self.forward[node].event
-        yield latch
+        yield self.forward[node]
         if self.strategy == "fused":
             yield self.env.timeout(self.system.node.flag)
 
@@ -136,12 +131,12 @@ class _Iteration:
         yield env.timeout(load.interaction * slow)
         clock.book("interaction")
         yield env.timeout(load.launch)
-        all_to_all(self.net, node, load.pooled / self.nodes, self.chunks, self.backward)
+        yield from self.net.exchange(node, load.pooled / self.nodes / self.chunks, self.chunks, self.backward)
         clock.book("exposed_all_to_all_backward")
         yield env.timeout(load.bottom * slow * BACKWARD)
         clock.book("bottom_mlp")
         bottom = env.process(self.bottom.part(node))
-        yield self.backward[node].event
+        yield self.backward[node]
         clock.book("exposed_all_to_all_backward")
         yield env.timeout(load.update * slow)
         clock.book("embedding_update")
@@ -173,7 +168,7 @@ def simulate(
     with no_collector():
         for node in range(nodes):
             run.env.process(run.whole(node) if scope == "iteration" else run.alone(node))
-        run.env.run()
+        run.net.run()
     net = run.net
     if net.injected != net.arrived or abs(net.sent - net.delivered) > 1e-6 * max(net.sent, 1.0) or min(run.ends) <= 0:
         raise ModelError(f"{net.injected - net.arrived} messages of {net.injected} were not delivered")

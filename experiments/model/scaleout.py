@@ -114,11 +114,6 @@ def sweep_points() -> Iterator[Point]:
                 )
 
 
-def chunks_of(system: workload.System, nodes: int) -> int:
-    """Messages a pair: the network's up to 128 nodes, fewer beyond (a pair's share is small there, and messages are what costs)."""
-    return system.chunks if nodes <= 128 else max(1, system.chunks * 128 // nodes)
-
-
 def simulate(point: Point) -> list[dict[str, object]]:
     """Rows of one point: one a scaling and component (components add up to component "total")."""
     system = workload.system(workload.load_network(point.network))
@@ -129,7 +124,7 @@ def simulate(point: Point) -> list[dict[str, object]]:
             w = w.model_copy(update={swept: getattr(w, swept).model_copy(update={"value": float(value)})})
     load = workload.load_of(w, system, point.nodes, point.scalings[0])
     load = replace(load, update=load.update * point.scenario.update)
-    chunks = chunks_of(system, point.nodes) * point.scenario.finer
+    chunks = system.chunks * point.scenario.finer
     result = dlrm.simulate(system, load, point.nodes, point.strategy, point.scope, chunks, point.scenario.faults)
     rows = []
     for scaling in point.scalings:

@@ -10,10 +10,10 @@ import pytest
 import simpy
 
 from experiments.model import dlrm, scaleout, simgrid_check, topology, workload
-from experiments.model.collectives import all_to_all, all_to_all_bound
+from experiments.model.collectives import all_to_all_bound
 from experiments.model.dlrm import Faults, simulate
 from experiments.model.errors import ModelError
-from experiments.model.network import Latch, Network
+from experiments.model.network import Network
 from experiments.model.workload import Load, load_of
 
 SYSTEM = workload.system(workload.load_network("torus2d"))
@@ -112,10 +112,10 @@ def _reference() -> list[dict[str, str]]:
 def _ours(nodes: int, chunks: int, megabytes: float) -> float:
     env = simpy.Environment()
     net = Network(env, topology.make("torus2d", nodes), simgrid_check.BANDWIDTH, simgrid_check.LATENCY)
-    latches = [Latch(env, (nodes - 1) * chunks) for _ in range(nodes)]
+    latches = [net.latch((nodes - 1) * chunks) for _ in range(nodes)]
     for node in range(nodes):
-        all_to_all(net, node, megabytes * 1e6 / nodes, chunks, latches)
-    env.run()
+        env.process(net.exchange(node, megabytes * 1e6 / nodes / chunks, chunks, latches))
+    net.run()
     return env.now * 1e3
 
 

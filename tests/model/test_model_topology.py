@@ -2,14 +2,15 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import simpy
 
 from experiments.model import topology
-from experiments.model.collectives import AllReduce, all_reduce_closed_form, all_to_all, all_to_all_bound
+from experiments.model.collectives import AllReduce, all_reduce_closed_form, all_to_all_bound
 from experiments.model.errors import ModelError
-from experiments.model.network import Latch, Network
+from experiments.model.network import Network
 from experiments.model.topology import Torus
 
 BANDWIDTH, LATENCY = 25e9, 0.7e-6
@@ -20,13 +21,20 @@ def _network(t: topology.Topology, put_cost: float = 0.0) -> tuple[simpy.Environ
     return env, Network(env, t, BANDWIDTH, LATENCY, put_cost)
 
 
+def _send(net: Network, source: int, dest: int, size: float, done: Callable[[], None]) -> None:
+    """One message; `done()` on its arrival."""
+    latch = net.latch(1)
+    latch.callbacks.append(lambda _: done())
+    net.send(source, dest, size, latch)
+
+
 def _all_to_all(t: topology.Topology, buffer: float, chunks: int) -> tuple[float, Network]:
     env, net = _network(t)
-    latches = [Latch(env, (t.nodes - 1) * chunks) for _ in range(t.nodes)]
+    latches = [net.latch((t.nodes - 1) * chunks) for _ in range(t.nodes)]
     for node in range(t.nodes):
-        all_to_all(net, node, buffer / t.nodes, chunks, latches)
-    env.run()
-    assert all(latch.left == 0 for latch in latches)
+        env.process(net.exchange(node, buffer / t.nodes / chunks, chunks, latches))
+    net.run()
+    assert all(latch.processed for latch in latches)
     return env.now, net
 
 
@@ -72,8 +80,8 @@ def test_fat_tree_has_full_bisection() -> None:
 def test_one_message_is_alpha_beta_a_hop(hops: int) -> None:
     env, net = _network(Torus((16, 16)))
     done = []
-    net.send(0, hops, 1e6, lambda: done.append(env.now))
-    env.run()
+    _send(net, 0, hops, 1e6, lambda: done.append(env.now))
+    net.run()
     assert done == [pytest.approx(hops * (1e6 / BANDWIDTH + LATENCY), rel=1e-12)]
 
 
@@ -81,8 +89,8 @@ def test_a_put_costs_its_nic_and_messages_queue_there() -> None:
     env, net = _network(Torus((4, 4)), put_cost=1e-6)
     done = []
     for _ in range(3):
-        net.send(0, 1, 0.0, lambda: done.append(env.now))
-    env.run()
+        _send(net, 0, 1, 0.0, lambda: done.append(env.now))
+    net.run()
     assert done == pytest.approx([1e-6 * n + LATENCY for n in (1, 2, 3)])
 
 
@@ -90,8 +98,8 @@ def test_a_link_is_first_in_first_out() -> None:
     env, net = _network(Torus((4, 4)))
     done = []
     for name, size in (("large", 1e6), ("small", 1e3)):
-        net.send(0, 1, size, lambda name=name: done.append((name, env.now)))
-    env.run()
+        _send(net, 0, 1, size, lambda name=name: done.append((name, env.now)))
+    net.run()
     assert [name for name, _ in done] == ["large", "small"]
     assert done[1][1] == pytest.approx(1.001e6 / BANDWIDTH + LATENCY)
 
@@ -100,10 +108,10 @@ def test_a_link_is_first_in_first_out() -> None:
 def test_all_reduce_is_its_closed_form(dims: tuple[int, ...]) -> None:
     torus, size = Torus(dims), 64e6
     env, net = _network(torus)
-    reduce = AllReduce(env, net, size)
+    reduce = AllReduce(net, size)
     for node in range(torus.nodes):
         env.process(reduce.part(node))
-    env.run()
+    net.run()
     n = torus.nodes
     assert env.now == pytest.approx(all_reduce_closed_form(dims, size, BANDWIDTH, LATENCY), rel=1e-9)
     assert net.delivered / n == pytest.approx(2 * (n - 1) / n * size, rel=1e-9)
@@ -113,10 +121,10 @@ def test_all_reduce_is_its_closed_form(dims: tuple[int, ...]) -> None:
 def test_direct_all_reduce_moves_what_it_must() -> None:
     t = topology.make("fat_tree", 16)
     env, net = _network(t)
-    reduce = AllReduce(env, net, 16e6)
+    reduce = AllReduce(net, 16e6)
     for node in range(16):
         env.process(reduce.part(node))
-    env.run()
+    net.run()
     assert net.delivered / 16 == pytest.approx(2 * 15 / 16 * 16e6)
     assert env.now >= 2 * 15 / 16 * 16e6 / BANDWIDTH
 
