@@ -117,26 +117,3 @@ def classes(plan: Plan, by_slice: bool = False) -> list[WorkClass]:
             steps.append(Step(int(dest), read, sent, flops, tuple(members.items())))
         result.append(WorkClass(tuple(int(wgs[i]) for i in indices), tuple(steps)))
     return result
-
-
-def interleaved(plan: Plan, rank: int) -> Plan:
-    """What if: each physical work-group takes its remote logical work-groups from all destinations in turn, its local ones last.
-
-    The kernels' order serves one destination after the other, which loads one link of a fully connected node at a time.
-    """
-    table = np.stack([plan.order, plan.dest, plan.slice, plan.bytes_read, plan.bytes_sent, plan.flops], axis=1)
-    world = int(plan.dest.max()) + 1
-    hop = (plan.dest - rank) % world
-    # Position of a logical work-group among those of the same physical one and destination.
-    by_pair = np.lexsort((np.arange(len(plan)), hop, plan.wg))
-    pair = plan.wg.astype(np.int64) * world + hop
-    starts = np.searchsorted(pair[by_pair], pair[by_pair])
-    turn = np.empty(len(plan), dtype=np.int64)
-    turn[by_pair] = np.arange(len(plan)) - starts
-    turn[hop == 0] += len(plan)
-    within = np.lexsort((hop, turn, plan.wg))
-    wg, table = plan.wg[within], table[within]
-    step = np.arange(len(plan)) - np.searchsorted(wg, wg)
-    by_step = np.lexsort((wg, step))
-    columns = dict(zip(("order", "dest", "slice", "bytes_read", "bytes_sent", "flops"), table[by_step].T, strict=True))
-    return Plan(grid=plan.grid, wg=wg[by_step], **columns)

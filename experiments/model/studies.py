@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from . import operations, rows, strategies
 from .intranode import load
 from .kernel import replay
-from .machine import US
-from .plans import interleaved
+from .machine import US, Machine
 
 OCCUPANCIES = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 LATE_US = (0.0, 50.0)  # how late the last rank starts
@@ -28,6 +27,14 @@ class Where:
         ("mi210-x4", "embedding_all_to_all"),
         ("mi210-x4", "gemv_all_reduce"),
         ("mi210-x4", "gemm_all_to_all"),
+    )
+    orders: tuple[tuple[str, str], ...] = (
+        ("h200-x4", "embedding_all_to_all"),
+        ("h200-x4", "gemm_all_to_all"),
+        ("h200-x8", "embedding_all_to_all"),
+        ("h200-x8", "gemm_all_to_all"),
+        ("mi300x-node", "embedding_all_to_all"),
+        ("mi300x-node", "gemm_all_to_all"),
     )
     occupancy: tuple[tuple[str, str], ...] = (
         ("mi210-2node", "embedding_all_to_all"),
@@ -133,38 +140,52 @@ def traffic(machine_name: str, operator: str, case: dict) -> list[dict[str, obje
 def assumptions(machine_name: str, operator: str, case: dict) -> list[dict[str, object]]:
     """The fused kernel with one assumption changed at a time: columns assumption, fused_us, bulk_us, reduction_percent."""
     nominal = load(machine_name)
-    use = nominal.kernels[operator]
-    bulk = strategies.time("bulk", nominal, operations.build(operator, case, nominal, fused=False))
-    operation = operations.build(operator, case, nominal, fused=True)
-    mixed = replace(operation, plans=tuple(interleaved(plan, rank) for rank, plan in enumerate(operation.plans)))
-    free = nominal.with_kernel(operator, fused_wgs_per_cu=use.wgs_per_cu)
-    variants = {
-        "as assumed": (nominal, operation),
-        "destinations interleaved": (nominal, mixed),
-        "stores of a work-group 4x faster": (replace(nominal, store_rate=4 * nominal.store_rate), operation),
-        "both": (replace(nominal, store_rate=4 * nominal.store_rate), mixed),
-        "no registers for communication": (free, operations.build(operator, case, free, fused=True)),
-    }
-    found = []
-    for name, (machine, op) in variants.items():
-        fused = strategies.time("fused", machine, op)
-        found.append(
-            {
-                "operator": operator,
-                "case": case["case"],
-                "machine": machine_name,
-                "backend": "model",
-                "world_size": machine.gpus,
-                "assumption": name,
-                "bulk_us": bulk / US,
-                "fused_us": fused / US,
-                "reduction_percent": 100 * (1 - fused / bulk),
-            }
-        )
+    faster = replace(nominal, store_rate=4 * nominal.store_rate)
+    free = nominal.with_kernel(operator, fused_wgs_per_cu=nominal.kernels[operator].wgs_per_cu)
+    found = orders(machine_name, operator, case)
+    for name, machine, order in (
+        ("stores of a work-group 4x faster", faster, "remote_first"),
+        ("both", faster, "interleaved"),
+        ("no registers for communication", free, "remote_first"),
+    ):
+        if nominal.transport == "peer" or order == "remote_first":
+            found.append(_assuming(name, operator, case, nominal, machine, order))
     return found
 
 
-STUDIES = {"skew": skew, "occupancy": occupancy, "traffic": traffic, "assumptions": assumptions}
+def orders(machine_name: str, operator: str, case: dict) -> list[dict[str, object]]:
+    """What the kernels' order of destinations is worth: the rows of `assumptions` that tell of it.
+
+    Over a NIC, where a slice leaves when its last work-group is done, the kernels have no interleaved order.
+    """
+    machine = load(machine_name)
+    known = {"as assumed": "remote_first"}
+    if machine.transport == "peer":
+        known["destinations interleaved"] = "interleaved"
+    return [_assuming(name, operator, case, machine, machine, order) for name, order in known.items()]
+
+
+def _assuming(
+    name: str, operator: str, case: dict, nominal: Machine, changed: Machine, order: str
+) -> dict[str, object]:
+    """Bulk on the nominal machine against fused on the changed one."""
+    bulk = strategies.time("bulk", nominal, operations.build(operator, case, nominal, fused=False))
+    fused = strategies.time("fused", changed, operations.build(operator, case, changed, fused=True, order=order))
+    return {
+        "operator": operator,
+        "case": case["case"],
+        "machine": nominal.name,
+        "backend": "model",
+        "world_size": nominal.gpus,
+        "assumption": name,
+        "bulk_us": bulk / US,
+        "fused_us": fused / US,
+        "reduction_percent": 100 * (1 - fused / bulk),
+    }
+
+
+STUDIES = {"skew": skew, "occupancy": occupancy, "traffic": traffic, "assumptions": assumptions, "orders": orders}
+FILES = {**{study: study for study in STUDIES}, "orders": "assumptions"}  # where the rows of each study go
 
 
 def jobs(where: Where) -> Iterator[tuple[str, str, str, dict]]:
@@ -174,6 +195,7 @@ def jobs(where: Where) -> Iterator[tuple[str, str, str, dict]]:
         ("occupancy", where.occupancy),
         ("traffic", where.skew),
         ("assumptions", where.assumptions),
+        ("orders", where.orders),
     ):
         for machine, operator in pairs:
             for case in rows.cases(operator):
@@ -181,14 +203,14 @@ def jobs(where: Where) -> Iterator[tuple[str, str, str, dict]]:
 
 
 def one(job: tuple[str, str, str, dict]) -> tuple[str, list[dict]]:
-    """Rows of one job, with the study they belong to (a worker process's unit)."""
+    """Rows of one job, with the file they belong to (a worker process's unit)."""
     study, machine, operator, case = job
-    return study, STUDIES[study](machine, operator, case)
+    return FILES[study], STUDIES[study](machine, operator, case)
 
 
 def run(mapper: Callable) -> dict[str, list[dict]]:
     """Rows of the files `skew`, `occupancy`, `traffic` and `assumptions`."""
-    found: dict[str, list[dict]] = {study: [] for study in STUDIES}
-    for study, rows_ in mapper(one, list(jobs(Where())), "studies"):
-        found[study] += rows_
+    found: dict[str, list[dict]] = {name: [] for name in FILES.values()}
+    for name, rows_ in mapper(one, list(jobs(Where())), "studies"):
+        found[name] += rows_
     return found

@@ -16,6 +16,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "names", lambda: ["h200-x2", "mi210-2node", "mi210-x4"])
     every = rows.cases
     monkeypatch.setattr(rows, "cases", lambda operator: every(operator)[:1])
+    where = studies.Where(orders=(("h200-x2", "gemm_all_to_all"),))
+    monkeypatch.setattr(studies, "Where", lambda: where)
     monkeypatch.setattr(runner, "mapper", runner.serial)
     monkeypatch.setattr(scaleout, "NODES", (16,))
     monkeypatch.setattr(scaleout, "STUDY_NODES", 16)
@@ -61,6 +63,10 @@ def test_intranode_writes_all_its_files(tmp_path: Path, capsys: pytest.CaptureFi
     assert (band["reduction_percent"] <= band["high_percent"]).all()
     assert len(frames["sensitivity"]) == len(band) * len(intranode.POINTS) * len(intranode.BAND_STRATEGIES)
     assert set(frames["skew"]["order"]) == {"remote_first", "oblivious"}
+    told = frames["assumptions"].groupby("machine")["assumption"].unique()
+    assert {"destinations interleaved", "both"} <= set(told["mi210-x4"])
+    assert set(told["h200-x2"]) == {"as assumed", "destinations interleaved"}
+    assert not {"destinations interleaved", "both"} & set(told["mi210-2node"])  # no such order over a NIC
     # The same bytes leave whether at once or over the kernel's life; the peak is what falls.
     for _, part in frames["traffic"].groupby(["machine", "case"]):
         sent = part.groupby("strategy")["link_gbps"].sum()

@@ -11,7 +11,7 @@ from experiments.model import machine as machines
 from experiments.model import profile, workload
 from experiments.model.errors import ModelError
 
-WANTED = {"h200-x1", "h200-x2", "h200-x4", "mi210-x4", "mi210-2node", "mi300x-node", "h100-node"}
+WANTED = {"h200-x1", "h200-x2", "h200-x4", "h200-x8", "mi210-x4", "mi210-2node", "mi300x-node", "h100-node"}
 
 
 def test_every_named_machine_is_there_with_units_and_sources() -> None:
