@@ -33,12 +33,13 @@ import torch
 
 from . import collectives, plan, rdma
 from . import decomposed as decomposition
-from .all_to_all import check_ranks, check_tensor, rdma_workspace, workspace
 from .bounds import sum_bound
+from .checks import check_devices, check_ranks, check_tensor
 from .embedding_device import compute_kernel, fused_kernel
 from .embedding_problem import Config, Problem, Tables, default_config, grid_of, logical_starts, make_plan, tuning_key
 from .embedding_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
+from .workspaces import rdma_workspace, workspace
 
 __all__ = [
     "Config", "Problem", "Tables", "bulk", "compute", "decomposed", "default_config", "error_bound", "fused", "logical_starts", "make_plan",
@@ -69,6 +70,7 @@ def _arguments(symm: SymmetricMemory, problem: Problem, tables: Tables, config: 
 
 def _check(symm: SymmetricMemory, problem: Problem, tables: Tables, out: torch.Tensor, config: Config) -> None:
     check_ranks(symm, "embedding_all_to_all", problem.world_size, (problem, config))
+    check_devices(symm.device, out=out, **vars(tables))
     tables.check(problem, symm.rank)
     check_tensor("out", out, (problem.batch_max, problem.all_tables, problem.dim), problem.dtype)
 

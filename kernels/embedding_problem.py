@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import MAX_GRID, check_each, check_launch, check_tensor
 from .bounds import DTYPES
+from .checks import MAX_GRID, check_count, check_each, check_launch, check_power, check_tensor
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
 
@@ -96,12 +96,11 @@ class Config:
     fenced: bool = False
 
     def __post_init__(self) -> None:
-        check_launch(self.transport, self.order, self.grid)
-        for name in ("block_b", "block_d"):
-            value = getattr(self, name)
-            require(value >= 1 and value & (value - 1) == 0, name, value, "a power of two")
-        require(self.unroll >= 1, "unroll", self.unroll, "1 or more")
-        require(self.slice_blocks >= 1, "slice_blocks", self.slice_blocks, "1 or more")
+        check_launch(self)
+        check_power("block_b", self.block_b)
+        check_power("block_d", self.block_d)
+        check_count("unroll", self.unroll)
+        check_count("slice_blocks", self.slice_blocks)
 
 
 def tuning_key(problem: Problem) -> dict[str, str | int]:

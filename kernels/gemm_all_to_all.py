@@ -22,8 +22,8 @@ import torch
 
 from . import collectives, plan, rdma
 from . import decomposed as decomposition
-from .all_to_all import check_ranks, check_tensor, rdma_workspace, workspace
 from .bounds import sum_bound
+from .checks import check_devices, check_ranks, check_tensor
 from .errors import require
 from .gemm_device import compute_kernel, fused_kernel
 from .gemm_problem import (
@@ -39,6 +39,7 @@ from .gemm_problem import (
 )
 from .gemm_rdma_device import fused_kernel as rdma_kernel
 from .symmetric import SymmetricMemory, require_symmetric
+from .workspaces import rdma_workspace, workspace
 
 __all__ = [
     "Config", "Experts", "Problem", "bulk", "compute", "decomposed", "default_config", "destination_offsets", "error_bound", "even_counts",
@@ -92,6 +93,7 @@ def _allow_descriptors(device: torch.device) -> None:
 
 def _check(symm: SymmetricMemory, problem: Problem, experts: Experts, out: torch.Tensor, config: Config) -> None:
     check_ranks(symm, "gemm_all_to_all", problem.world_size, (problem, config))
+    check_devices(symm.device, out=out, **vars(experts))
     experts.check(problem)
     check_tensor("out", out, (problem.rows_out, problem.n), problem.dtype)
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import check_each, check_launch, check_tensor
 from .bounds import DTYPES
+from .checks import check_count, check_each, check_launch, check_power, check_tensor
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
 
@@ -73,13 +73,11 @@ class Config:
     fenced: bool = False
 
     def __post_init__(self) -> None:
-        check_launch(self.transport, self.order, self.grid)
+        check_launch(self)
         for name in ("block_m", "block_n", "block_k"):
-            value = getattr(self, name)
-            require(
-                value >= BLOCK_MIN and value & (value - 1) == 0, name, value, f"a power of two, {BLOCK_MIN} or more"
-            )
-        require(self.group_m >= 1, "group_m", self.group_m, "1 or more")
+            check_power(name, getattr(self, name), BLOCK_MIN)
+        check_count("group_m", self.group_m)
+        check_count("num_stages", self.num_stages)
 
 
 def tuning_key(problem: Problem) -> dict[str, str | int]:

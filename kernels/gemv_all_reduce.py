@@ -28,8 +28,8 @@ import torch
 
 from . import collectives, plan, rdma
 from . import decomposed as decomposition
-from .all_to_all import MAX_GRID, check_ranks, check_tensor, rdma_workspace
 from .bounds import sum_bound
+from .checks import MAX_GRID, check_devices, check_ranks, check_tensor
 from .errors import require
 from .gemv_device import compute_kernel, one_shot_kernel, two_phase_kernel
 from .gemv_problem import (
@@ -44,7 +44,8 @@ from .gemv_problem import (
     tuning_key,
 )
 from .gemv_rdma_device import two_phase_kernel as rdma_kernel
-from .symmetric import SymmetricMemory
+from .symmetric import SymmetricMemory, require_symmetric
+from .workspaces import rdma_workspace
 
 __all__ = [
     "MAX_BATCH", "Config", "Problem", "bulk", "compute", "decomposed", "default_config", "error_bound", "fused", "make_plan", "reference",
@@ -73,7 +74,9 @@ def _check(
     vectors = (problem.batch, problem.m)
     shapes = {"weight": (problem.m, problem.k), "x": (problem.batch, problem.k)}
     shapes |= {"bias": (problem.m,), "residual": vectors, "out": vectors}
-    for name, tensor in {"weight": weight, "x": x, **extras}.items():
+    operands = {"weight": weight, "x": x, **extras}
+    check_devices(symm.device, **operands)
+    for name, tensor in operands.items():
         check_tensor(name, tensor, shapes[name], problem.dtype)
 
 
@@ -124,7 +127,8 @@ def fused(
         problem: shapes and dtype.
         weight: [m, k], this rank's columns of the layer's weight.
         x: [batch, k], this rank's slice of the input.
-        out: [batch, m], a symmetric tensor (from `symm.empty`); all ranks end with the same bits in it.
+        out: [batch, m], a symmetric tensor (from `symm.empty`; any tensor will do for one_shot and over rdma); all ranks end
+            with the same bits in it. It may be `residual` itself, but share no memory with the other operands.
         bias: [m] or None; residual: [batch, m] or None; added once to the reduced result.
         config: block sizes, algorithm and grid; None takes the tuned or default one.
 
@@ -153,6 +157,7 @@ def fused(
             "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "MAX_WGS": MAX_GRID
         }  # fmt: skip
         if config.algorithm == "two_phase":
+            require_symmetric(symm, "out", out)
             kernel = two_phase_kernel
             more |= {"done": space.done, "INTERLEAVED": config.order == "interleaved"}
     waits = problem.world_size > 1

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from . import plan, tuning
-from .all_to_all import MAX_GRID, check_order
 from .bounds import DTYPES
+from .checks import MAX_GRID, check_count, check_launch, check_power
 from .errors import require, require_world_size
 from .symmetric import SymmetricMemory
 
@@ -73,12 +73,13 @@ class Config:
 
     def __post_init__(self) -> None:
         require(self.algorithm in ALGORITHMS, "algorithm", self.algorithm, ", ".join(ALGORITHMS))
-        require(self.transport in TRANSPORTS, "transport", self.transport, ", ".join(TRANSPORTS))
+        check_launch(self, TRANSPORTS)
         rdma_ok = self.transport != "rdma" or self.algorithm == "two_phase"
         require(rdma_ok, "algorithm over rdma", self.algorithm, "two_phase")
-        check_order(self.order, self.transport)
-        require(self.slice_tiles >= 1, "slice_tiles", self.slice_tiles, "1 or more")
-        require(1 <= self.grid <= MAX_GRID, "grid", self.grid, f"1 to {MAX_GRID}")
+        check_power("block_m", self.block_m)
+        check_power("block_k", self.block_k, MATRIX_MIN)
+        check_count("num_stages", self.num_stages)
+        check_count("slice_tiles", self.slice_tiles)
 
 
 def tuning_key(problem: Problem) -> dict[str, str | int]:

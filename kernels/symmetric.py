@@ -116,6 +116,8 @@ def provider(device_type: str) -> Callable[..., SymmetricMemory]:
         root = __package__.rpartition(".")[0]
         homes = {"cuda": f"{__package__}.gpu_memory", "cpu": f"{root}.emulator.remote" if root else "emulator.remote"}
         require(device_type in homes, "device", device_type, "cpu or cuda")
+        found = device_type != "cuda" or torch.cuda.is_available()
+        require(found, "device", device_type, "cpu, since torch finds no GPU")
         module = importlib.import_module(homes[device_type])
         register_provider(device_type, module.from_group)
     return _PROVIDERS[device_type]

@@ -2,7 +2,8 @@
 
 Each operator has two faces. `op(...)` returns a fresh tensor that its caller owns: one copy out of symmetric memory; it is
 the face for autograd and torch.compile. `op_out(..., out=...)` writes into a tensor from `empty_symmetric` without a copy;
-what stands there is valid until the caller passes the tensor again.
+what stands there is valid until the caller passes the tensor again. `out` shares no memory with the operands, and nothing flows
+back through it: as torch's own functions do, these refuse `out` together with operands that require a gradient.
 
 As with torch's collectives, all ranks of the group make the same calls in the same order, on one stream or on streams that
 are ordered; a group is given by name (the operators) or by name, process group or None for the default group (here). A call
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ProblemError
-from . import embedding, gemm, gemv  # noqa: F401 - importing them registers the operators
+from . import embedding, gemm, gemv, memory  # noqa: F401 - importing them registers the operators
 from .memory import Group, empty_symmetric, group_name, set_heap_bytes
 
 __all__ = [
@@ -56,7 +57,8 @@ def gemv_all_reduce_out(
     *,
     out: Tensor,
 ) -> Tensor:
-    """As `gemv_all_reduce`, into `out` [batch, m] from `empty_symmetric`, which is returned. Not differentiable."""
+    """As `gemv_all_reduce`, into `out` [batch, m] from `empty_symmetric`, which is returned; `residual` may be `out` itself."""
+    memory.refuse_gradients("gemv_all_reduce", group, input=input, weight=weight, bias=bias, residual=residual, out=out)
     torch.ops.fusedcc.gemv_all_reduce_out(input, weight, bias, residual, group_name(group), out=out)
     return out
 
@@ -108,8 +110,10 @@ def embedding_all_to_all_out(
 ) -> Tensor:
     """As `embedding_all_to_all`, into `out` [bags of the largest part, tables of all ranks, dim] from `empty_symmetric`.
 
-    Returns: `out`; its first rows, as many as this rank has bags, are the result. Not differentiable.
+    Returns: `out`; its first rows, as many as this rank has bags, are the result.
     """
+    samples = per_sample_weights
+    memory.refuse_gradients("embedding_all_to_all", group, weight=weight, per_sample_weights=samples, out=out)
     torch.ops.fusedcc.embedding_all_to_all_out(
         weight, table_offsets, indices, offsets, per_sample_weights, list(tables), pooling_mode, group_name(group), out
     )
@@ -153,10 +157,11 @@ def gemm_all_to_all_out(
     group: Group = None,
     out: Tensor,
 ) -> Tensor:
-    """As `gemm_all_to_all`, into `out` [rows_out, n] from `empty_symmetric`, which is returned. Not differentiable.
+    """As `gemm_all_to_all`, into `out` [rows_out, n] from `empty_symmetric`, which is returned.
 
     Rows that no block covers are left alone.
     """
+    memory.refuse_gradients("gemm_all_to_all", group, input=input, weight=weight, scale=scale, out=out)
     name = group_name(group)
     torch.ops.fusedcc.gemm_all_to_all_out(input, weight, counts, dst_offsets, scale, out.shape[0], name, out)
     return out

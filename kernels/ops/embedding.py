@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import embedding_all_to_all
-from ..all_to_all import check_tensor
+from ..checks import check_devices, check_tensor
 from ..differentiable import all_to_all
 from ..errors import require
 from . import memory
@@ -27,13 +27,13 @@ def _problem(
     require(len(tables) == group.size(), "tables", list(tables), f"one number for each of {group.size()} ranks")
     mine = tables[group.rank()]
     require(mine >= 1, f"tables[{group.rank()}]", mine, "1 or more on each rank")
-    memory.check_devices(
-        weight.device,
-        table_offsets=table_offsets,
-        indices=indices,
-        offsets=offsets,
-        per_sample_weights=per_sample_weights,
-    )
+    small = {
+        "table_offsets": table_offsets,
+        "indices": indices,
+        "offsets": offsets,
+        "per_sample_weights": per_sample_weights,
+    }
+    check_devices(weight.device, **small)
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[rows, dim]")
     bags = offsets.numel() - 1
     require(offsets.dim() == 1 and bags >= 0 and bags % mine == 0, "shape of offsets", tuple(offsets.shape), f"[{mine} * batch + 1]")  # fmt: skip
@@ -50,13 +50,12 @@ def _problem(
     if per_sample_weights is not None:
         check_tensor("per_sample_weights", per_sample_weights.contiguous(), (indices.numel(),), torch.float32)
     # The kernel's own checks, of contiguous tensors: what is small is made contiguous, the tables never.
-    small = (t if t is None else t.contiguous() for t in (table_offsets, indices, offsets, per_sample_weights))
-    operands = embedding_all_to_all.Tables(weight, *small)
+    operands = embedding_all_to_all.Tables(weight, *(t if t is None else t.contiguous() for t in small.values()))
     operands.check(problem, group.rank())
     if memory.readable(weight):
         operands.check_contents(problem)
     if out is not None:
-        memory.check_out(out, _room(problem), weight)
+        memory.check_out(out, _room(problem), weight.dtype, weight.device, weight=weight, **small)
     return problem
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import gemm_all_to_all
+from ..checks import check_devices
 from ..differentiable import all_gather
 from ..errors import require
 from . import memory
@@ -21,7 +22,7 @@ def _problem(
     group_name: str, out: Tensor | None = None,
 ) -> gemm_all_to_all.Problem:  # fmt: skip
     """What these operands ask for, checked; all but their contents while tracing too, on fake tensors."""
-    memory.check_devices(weight.device, input=input, counts=counts, dst_offsets=dst_offsets, scale=scale)
+    check_devices(weight.device, input=input, counts=counts, dst_offsets=dst_offsets, scale=scale)
     require(weight.dim() == 3, "shape of weight", tuple(weight.shape), "[experts, n, k]")
     experts, n, k = weight.shape
     require(input.dim() == 2 and input.shape[1] == k, "shape of input", tuple(input.shape), f"[rows, {k}]")
@@ -45,7 +46,10 @@ def _problem(
     if memory.readable(weight):
         operands.check_contents(problem)
     if out is not None:
-        memory.check_out(out, (problem.rows_out, problem.n), weight)
+        shape = problem.rows_out, problem.n
+        memory.check_out(
+            out, shape, weight.dtype, weight.device, input=input, weight=weight, counts=counts, dst_offsets=dst_offsets, scale=scale
+        )  # fmt: skip
     return problem
 
 

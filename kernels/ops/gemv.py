@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import gemv_all_reduce
+from ..checks import check_devices
 from ..errors import require
 from . import memory
 
@@ -22,7 +23,7 @@ def _problem(
     out: Tensor | None = None,
 ) -> gemv_all_reduce.Problem:
     """What these operands ask for, checked; the same checks run while tracing, on fake tensors."""
-    memory.check_devices(weight.device, input=input, bias=bias, residual=residual)
+    check_devices(weight.device, input=input, bias=bias, residual=residual)
     require(weight.dim() == 2, "shape of weight", tuple(weight.shape), "[m, k]")
     require(weight.is_contiguous(), "stride of weight", weight.stride(), "contiguous")
     m, k = weight.shape
@@ -36,7 +37,9 @@ def _problem(
     ranks = memory.process_group(group_name).size()
     problem = gemv_all_reduce.Problem(m, k, batch, weight.dtype, ranks, bias is not None, residual is not None)
     if out is not None:
-        memory.check_out(out, (batch, m), weight)
+        # The owner of a row reads its residual before anybody stores there, so that may be `out` itself.
+        operands = {"input": input, "weight": weight, "bias": bias, "residual": residual}
+        memory.check_out(out, (batch, m), weight.dtype, weight.device, in_place="residual", **operands)
     return problem
 
 

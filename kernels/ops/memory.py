@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
 from .. import symmetric
+from ..checks import check_apart, check_devices, check_tensor
 from ..errors import ProblemError, require
 from ..symmetric import SymmetricMemory
 from . import execute
@@ -78,7 +80,7 @@ def _release_destroyed() -> None:
 
 def empty_symmetric(
     shape: tuple[int, ...] | int, dtype: torch.dtype, group: Group = None, device: torch.device | str | None = None
-) -> torch.Tensor:
+) -> Tensor:
     """Collective: a zero-filled tensor at the same place of every rank's heap, for the operators' `_out` faces.
 
     Args:
@@ -92,20 +94,18 @@ def empty_symmetric(
     if device is None:
         device = "cuda" if "nccl" in dist.get_backend(process_group(group_name(group))) else "cpu"
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    require(all(isinstance(size, int) and size >= 0 for size in sizes), "shape", sizes, "whole numbers, 0 or more")
     symm = symmetric_memory(group, device)
-    for rank, theirs in enumerate(
-        symm.exchange((sizes, dtype))
-    ):  # else every later buffer would lie elsewhere on some rank
-        allowed = f"the same on every rank; rank {symm.rank} has {(sizes, dtype)}"
-        require(theirs == (sizes, dtype), f"(shape, dtype) of rank {rank}", theirs, allowed)
+    ok = isinstance(dtype, torch.dtype) and all(isinstance(size, int) and size >= 0 for size in sizes)
+    wrong = None if ok else f"(shape, dtype) is {(sizes, dtype)}; allowed: whole numbers, 0 or more, and a torch.dtype"
+    # On GPUs too: after a difference every later buffer would lie elsewhere on some rank.
+    _compare(symm, {"operator": "empty_symmetric", "(shape, dtype)": (sizes, dtype)}, wrong)
     tensor = _allocate(symm, sizes, dtype, "")
     start = tensor.data_ptr()
     symm.state.setdefault("ops.allocations", []).append((start, start + tensor.numel() * tensor.element_size()))
     return tensor
 
 
-def _allocate(symm: SymmetricMemory, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
+def _allocate(symm: SymmetricMemory, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> Tensor:
     """`symm.empty`, whose full heap is a `ProblemError`, whoever provides it."""
     try:
         return symm.empty(shape, dtype, name)
@@ -113,7 +113,7 @@ def _allocate(symm: SymmetricMemory, shape: tuple[int, ...], dtype: torch.dtype,
         raise ProblemError(str(error)) from None
 
 
-def place_of(symm: SymmetricMemory, tensor: torch.Tensor) -> tuple[int, int] | None:
+def place_of(symm: SymmetricMemory, tensor: Tensor) -> tuple[int, int] | None:
     """(number of the allocation, offset in bytes) of a tensor from `empty_symmetric` or a view of one; None for any other.
 
     The same on every rank exactly if the tensor lies at the same place of every heap.
@@ -125,7 +125,7 @@ def place_of(symm: SymmetricMemory, tensor: torch.Tensor) -> tuple[int, int] | N
     return None
 
 
-def result_buffer(symm: SymmetricMemory, operator: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def result_buffer(symm: SymmetricMemory, operator: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """The operator's own symmetric buffer, of which the owned-result face returns a copy; grown collectively.
 
     One buffer an operator is enough: an operator writes into a peer's result only after that peer has started the same
@@ -140,7 +140,7 @@ def result_buffer(symm: SymmetricMemory, operator: str, shape: tuple[int, ...], 
     return buffers[operator][:nbytes].view(dtype).view(shape)
 
 
-def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torch.Tensor:
+def destination(symm: SymmetricMemory, operator: str, out: Tensor) -> Tensor:
     """The symmetric tensor that the kernel writes for `out`: `out` itself if it is symmetric, else a buffer.
 
     Tracing (functionalization) and `torch.library.opcheck` hand over clones of the caller's tensor, so one that is not
@@ -156,27 +156,30 @@ def destination(symm: SymmetricMemory, operator: str, out: torch.Tensor) -> torc
     return result_buffer(symm, operator, tuple(out.shape), out.dtype)
 
 
-def readable(tensor: torch.Tensor) -> bool:
+def readable(tensor: Tensor) -> bool:
     """Whether its values can be looked at without waiting for a device: a CPU's, and not while tracing."""
     return tensor.device.type == "cpu" and not is_fake(tensor)
 
 
-def check_devices(device: torch.device, **tensors: torch.Tensor | None) -> None:
-    """All operands of a call lie on one device."""
-    for name, tensor in tensors.items():
-        if tensor is not None:
-            require(tensor.device == device, f"device of {name}", str(tensor.device), str(device))
+def check_out(
+    out: Tensor,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    in_place: str = "",
+    **operands: Tensor | None,
+) -> None:
+    """What every `_out` face asks of its `out`: that, and no memory shared with `operands`, but for `in_place`, which may be it."""
+    check_devices(device, out=out)
+    check_tensor("out", out, shape, dtype)
+    if device.type != "meta" and not is_fake(out):
+        same = operands.get(in_place)
+        if same is not None and same.data_ptr() == out.data_ptr() and same.is_contiguous():
+            del operands[in_place]
+        check_apart(out, **operands)
 
 
-def check_out(out: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor) -> None:
-    """What every `_out` face asks of its `out`."""
-    require(tuple(out.shape) == shape, "shape of out", tuple(out.shape), str(shape))
-    require(out.dtype == like.dtype, "dtype of out", str(out.dtype), str(like.dtype))
-    check_devices(like.device, out=out)
-    require(out.is_contiguous(), "stride of out", out.stride(), "contiguous")
-
-
-def agreed(symm: SymmetricMemory, operator: str, check: Callable[[], Any], out: torch.Tensor | None = None) -> Any:
+def agreed(symm: SymmetricMemory, operator: str, check: Callable[[], Any], out: Tensor | None = None) -> Any:
     """Collective: the problem of this call, which `check` returns, the same on every rank, as are operator and place of `out`.
 
     On CPUs the ranks compare at every call, and what one of them refuses, all refuse: none waits in a kernel for one that gave
@@ -197,14 +200,39 @@ def agreed(symm: SymmetricMemory, operator: str, check: Callable[[], Any], out: 
     seen = symm.state.setdefault("ops.agreed", set())
     if not always and tuple(call.items()) in seen:
         return problem
-    for rank, (theirs, wrong) in enumerate(symm.exchange((call, mistake))):
-        if mistake is not None or wrong is not None:
-            raise ProblemError(mistake or f"{theirs['operator']} of rank {rank}: {wrong}")
-        for thing, value in call.items():
-            allowed = f"the same on every rank; rank {symm.rank} has {value!r}"
-            require(theirs.get(thing) == value, f"{thing} of rank {rank} in {operator}", theirs.get(thing), allowed)
+    _compare(symm, call, mistake)
     seen.add(tuple(call.items()))
     return problem
+
+
+def _compare(symm: SymmetricMemory, call: dict[str, Any], mistake: str | None) -> None:
+    """Collective: raise `ProblemError` for this rank's mistake, another's, or the first thing that differs between calls."""
+    everybody = symm.exchange((call, mistake))
+    if mistake is not None:
+        raise ProblemError(mistake)
+    for rank, (theirs, wrong) in enumerate(everybody):
+        if wrong is not None:
+            raise ProblemError(f"{theirs['operator']} of rank {rank}: {wrong}")
+    for rank, (theirs, _) in enumerate(everybody):
+        for thing, value in call.items():
+            allowed = f"the same on every rank; rank {symm.rank} has {value!r}"
+            require(
+                theirs.get(thing) == value, f"{thing} of rank {rank} in {call['operator']}", theirs.get(thing), allowed
+            )
+
+
+def refuse_gradients(operator: str, group: Group, **operands: Tensor | None) -> None:
+    """What torch's own functions do with `out=`: nothing flows back through it, so nothing that asks for a gradient may go in."""
+    asking = [name for name, t in operands.items() if t is not None and t.requires_grad]
+    if not torch.is_grad_enabled() or not asking:
+        return
+
+    def refuse() -> None:
+        require(False, f"requires_grad of {asking[0]}", True, "False with out, or a call under torch.no_grad()")
+
+    if not torch.compiler.is_compiling():
+        agreed(symmetric_memory(group, operands[asking[0]].device), operator, refuse)
+    refuse()
 
 
 def run_owned(
@@ -214,7 +242,7 @@ def run_owned(
     shape: tuple[int, ...],
     operands: tuple[Any, ...],
     clear: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """One fused call; the symmetric buffer of that shape and of the problem's dtype that holds the result until the next.
 
     `clear` sets it to zero before: for operators that leave parts alone.
@@ -226,7 +254,7 @@ def run_owned(
     return result
 
 
-def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: tuple[Any, ...]) -> None:
+def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: Tensor, operands: tuple[Any, ...]) -> None:
     """One fused call into the caller's `out`: without a copy if that is symmetric."""
     result = destination(symm, operator, out)
     if result is not out:
@@ -236,7 +264,7 @@ def run_out(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tenso
         out.copy_(result)
 
 
-def _launch(symm: SymmetricMemory, operator: str, problem: Any, out: torch.Tensor, operands: tuple[Any, ...]) -> None:
+def _launch(symm: SymmetricMemory, operator: str, problem: Any, out: Tensor, operands: tuple[Any, ...]) -> None:
     """The function of `execute` named like the operator, in the process that can launch on this rank's memory."""
     forward = getattr(symm, "call", None)
     if forward is None:

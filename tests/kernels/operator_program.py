@@ -151,20 +151,27 @@ def run(symm: Any, calls: list[tuple[Any, dict]], seed: int, skew_s: float = 0.0
 
 
 def refused(symm: Any, problem: Any, config: dict, spoil: dict) -> str:
-    """The message with which a call is refused whose problem (first step) or operands are changed by `spoil`."""
+    """The message with which a call is refused whose configuration or operands are changed."""
     from kernels.errors import ProblemError
 
-    operands = embedding_operands(problem, symm.rank, 1, 3) if isinstance(problem, embedding.Problem) else gemm_operands(problem, symm.rank, 1, True)  # fmt: skip
-    module = embedding if isinstance(problem, embedding.Problem) else gemm
-    shape = (
-        (problem.batch_max, problem.all_tables, problem.dim) if module is embedding else (problem.rows_out, problem.n)
-    )
-    out = spoil.pop("out", None)
-    out = _output(symm, shape, problem.dtype) if out is None else out
+    spoil = dict(spoil)
+    if isinstance(problem, embedding.Problem):
+        module, shape = embedding, (problem.batch_max, problem.all_tables, problem.dim)
+    elif isinstance(problem, gemm.Problem):
+        module, shape = gemm, (problem.rows_out, problem.n)
+    else:
+        module, shape = gemv, (problem.batch, problem.m)
+    out = spoil.pop("out") if "out" in spoil else _output(symm, shape, problem.dtype)
+    if module is gemv:
+        weight, x = gemv_operands(problem, symm.rank, 1)
+        operands = ({"weight": weight, "x": x} | spoil).values()
+    elif module is gemm:
+        operands = [replace(gemm_operands(problem, symm.rank, 1, True), **spoil)]
+    else:
+        operands = [replace(embedding_operands(problem, symm.rank, 1, 3), **spoil)]
     try:
-        module.fused(
-            symm, problem, replace(operands, **spoil), out, replace(module.default_config(problem, symm), **config)
-        )
+        changed = replace(module.default_config(problem, symm), **config)
+        module.fused(symm, problem, *operands, out, config=changed)
     except ProblemError as error:
         return str(error)
     return ""

@@ -194,11 +194,34 @@ def test_embedding_refuses(pools: dict[int, emulator.Ranks], config: dict, spoil
         ({"counts": torch.zeros(2, 2, dtype=torch.int64)}, "dtype of counts is 'torch.int64'; allowed: torch.int32"),
         ({"x": torch.zeros(16, 8).T}, "shape of x is (8, 16); allowed: (16, 8)"),
         ({"x": torch.zeros(8, 16).T}, "stride of x is (1, 16); allowed: contiguous"),
+        ({"x": torch.zeros(16, 8, device="meta")}, "device of x is 'meta'; allowed: cpu"),
         ({"scale": torch.zeros(16)}, "problem.scaled is False; allowed: whether scale is passed"),
     ],
 )
 def test_gemm_refuses(pools: dict[int, emulator.Ranks], spoil: dict, message: str) -> None:
     assert pools[2].run(PROGRAM + "refused", Gemm(16, 32, 8, 8, 2, F32, 2), {}, spoil) == [message] * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "spoil", "message"),
+    [
+        ({"algorithm": "two_phase"}, {"out": torch.zeros(2, 20)}, "memory of out is 'outside the symmetric heap'; allowed: a tensor from symm.empty"),
+        ({"algorithm": "one_shot"}, {"out": torch.zeros(2, 20)}, ""),
+        ({}, {"x": torch.zeros(2, 9, device="meta")}, "device of x is 'meta'; allowed: cpu"),
+        ({}, {"x": torch.zeros(3, 9)}, "shape of x is (3, 9); allowed: (2, 9)"),
+        ({}, {"weight": torch.zeros(20, 9, dtype=BF16)}, "dtype of weight is 'torch.bfloat16'; allowed: torch.float32"),
+        ({"grid": 5000}, {}, "grid is 5000; allowed: 1 to 4096"),
+        ({"grid": 0}, {}, "grid is 0; allowed: 1 to 4096"),
+        ({"num_warps": 3}, {}, "num_warps is 3; allowed: a power of two, 1 to 32"),
+        ({"num_stages": 0}, {}, "num_stages is 0; allowed: 1 or more"),
+        ({"block_m": 12}, {}, "block_m is 12; allowed: a power of two"),
+        ({"block_k": 8}, {}, "block_k is 8; allowed: a power of two, 16 or more"),
+        ({"transport": "staged"}, {}, "transport is 'staged'; allowed: peer, rdma"),
+        ({"transport": "rdma", "algorithm": "one_shot"}, {}, "algorithm over rdma is 'one_shot'; allowed: two_phase"),
+    ],
+)  # fmt: skip
+def test_gemv_refuses(pools: dict[int, emulator.Ranks], config: dict, spoil: dict, message: str) -> None:
+    assert pools[2].run(PROGRAM + "refused", Gemv(20, 9, 2, F32, 2), config, spoil) == [message] * 2
 
 
 def test_problems_and_configs_refuse() -> None:

@@ -106,9 +106,15 @@ def on_one_rank() -> None:
 
     told = message_of(ops.empty_symmetric, 4 + rank, torch.float32)
     assert told.startswith(
-        f"(shape, dtype) of rank {1 - rank} is (({4 + 1 - rank},), torch.float32); allowed: the same"
+        f"(shape, dtype) of rank {1 - rank} in empty_symmetric is (({4 + 1 - rank},), torch.float32); allowed: the same"
     )
-    assert message_of(ops.empty_symmetric, (-1,), torch.float32) == "shape is (-1,); allowed: whole numbers, 0 or more"
+    allowed = "whole numbers, 0 or more, and a torch.dtype"
+    for wrong in (((-1,), torch.float32), ((2,), "float32")):
+        assert message_of(ops.empty_symmetric, *wrong) == f"(shape, dtype) is {wrong}; allowed: {allowed}"
+    told = message_of(ops.empty_symmetric, 4 if rank else -4, torch.float32)
+    assert told.endswith(f"(shape, dtype) is ((-4,), torch.float32); allowed: {allowed}")
+    told = message_of(*((ops.gemv_all_reduce, x, w) if rank else (ops.empty_symmetric, 4, torch.float32)))
+    assert f"operator of rank {1 - rank} in " in told and "'empty_symmetric'" in told
     assert message_of(ops.empty_symmetric, 1 << 40, torch.float32).startswith("symmetric buffer ")
     empty = torch.zeros((1 << 22) + 1, dtype=torch.int64)
     assert "what is left of 67108864 heap bytes" in message_of(ops.embedding_all_to_all, **bags(offsets=empty))
@@ -117,6 +123,53 @@ def on_one_rank() -> None:
 
 def test_what_one_rank_refuses_all_refuse():
     pool(2).run(on_one_rank)
+
+
+def into_out() -> None:
+    """What may not go in where a result comes out; `residual` may be `out` itself."""
+    from kernels import ops
+
+    rank = dist.get_rank()
+    x, w = torch.ones(2, 20), torch.ones(12, 20)
+    out = ops.empty_symmetric((12, 12), torch.float32)
+    y = out[:2]
+    call = ops.gemv_all_reduce_out
+    shared = "memory of out is 'that of {}'; allowed: memory of its own"
+    assert message_of(call, y, out, out=y) == shared.format("input")
+    assert message_of(call, torch.ones(2, 12), out, out=y) == shared.format("weight")
+    assert message_of(call, x, w, out[1], out=y) == shared.format("bias")
+    assert message_of(call, x, w, None, out[1:3], out=y) == shared.format("residual")
+    y.fill_(3)
+    assert torch.equal(call(x, w, None, y, out=y), torch.full((2, 12), 43.0))
+    pooled = ops.empty_symmetric((2, 2, 4), torch.float32)
+    told = message_of(
+        ops.embedding_all_to_all_out,
+        **bags(weight=pooled.view(4, 4), indices=torch.zeros(4, dtype=torch.int64)),
+        out=pooled,
+    )
+    assert told == shared.format("weight")
+    rows = ops.empty_symmetric((16, 5), torch.float32)
+    operands = blocks(weight=rows.view(-1)[:60].view(2, 5, 6))
+    del operands["rows_out"]
+    assert message_of(ops.gemm_all_to_all_out, **operands, out=rows) == shared.format("weight")
+
+    asked = "requires_grad of {} is True; allowed: False with out, or a call under torch.no_grad()"
+    told = message_of(call, x.clone().requires_grad_(rank == 1), w, out=y) if rank else message_of(call, x, w, out=y)
+    assert told == ("" if rank else "gemv_all_reduce of rank 1: ") + asked.format("input")
+    parameter = torch.ones(10, 4, requires_grad=True)
+    assert message_of(ops.embedding_all_to_all_out, **bags(weight=parameter), out=pooled) == asked.format("weight")
+    operands = blocks(scale=torch.ones(8, requires_grad=True))
+    del operands["rows_out"]
+    assert message_of(ops.gemm_all_to_all_out, **operands, out=rows) == asked.format("scale")
+    with torch.no_grad():
+        ops.embedding_all_to_all_out(**bags(weight=parameter), out=pooled)
+    if not torch.cuda.is_available():
+        told = message_of(ops.empty_symmetric, 4, torch.float32, device="cuda")
+        assert told == "device is 'cuda'; allowed: cpu, since torch finds no GPU"
+
+
+def test_what_may_not_go_in_where_a_result_comes_out():
+    pool(2).run(into_out)
 
 
 @pytest.mark.parametrize("whom", ["rank", "companion"])

@@ -1,20 +1,16 @@
-"""Host half of what both All-to-All operators share: flags and stages per rank, and what every call of theirs checks."""
+"""What operators keep on each rank between calls: flags, epoch words, stages and landing places."""
 
 from dataclasses import dataclass
 
 import torch
 
-from . import plan
-from .errors import require
-from .symmetric import SymmetricMemory, agree
-
-MAX_GRID = 4096
-TRANSPORTS = ("peer", "staged", "rdma")
+from .checks import MAX_GRID
+from .symmetric import SymmetricMemory
 
 
 @dataclass
 class Workspace:
-    """Flags and scratch of one operator on one rank; only calls of that operator touch them.
+    """Flags and scratch of one All-to-All operator on one rank; only calls of that operator touch them.
 
     Attributes:
         ready: int64 [world_size, MAX_GRID], symmetric: epoch of the last call that a peer's work-group has stored all of.
@@ -49,7 +45,7 @@ def workspace(symm: SymmetricMemory, operator: str) -> Workspace:
 
 @dataclass
 class RdmaWorkspace:
-    """The same for the rdma transport, which has flags of its own. All but `word` and `slice_done` are symmetric.
+    """The same for the rdma transport of all three operators, which has flags of its own. All but `word` and `slice_done` are symmetric.
 
     Attributes:
         slice_ready: int64 [world_size, max_slices]: epoch of the last call whose slice a peer has delivered.
@@ -93,38 +89,3 @@ def rdma_workspace(
         if getattr(space, buffer).numel() < nbytes:
             setattr(space, buffer, symm.empty(nbytes, torch.uint8, f"{name}.{buffer}"))
     return space
-
-
-def check_order(order: str, transport: str) -> None:
-    """Over rdma a slice leaves when its last tile is done, which are those of many work-groups: interleaved, they would be
-    done at the end only. All destinations share the NIC there anyway."""
-    allowed = [known for known in plan.ORDERS if transport != "rdma" or known != "interleaved"]
-    require(order in allowed, f"order over {transport}", order, ", ".join(allowed))
-
-
-def check_launch(transport: str, order: str, grid: int) -> None:
-    """Allowed values of the fields that both configs have."""
-    require(transport in TRANSPORTS, "transport", transport, ", ".join(TRANSPORTS))
-    check_order(order, transport)
-    require(1 <= grid <= MAX_GRID, "grid", grid, f"1 to {MAX_GRID}")
-
-
-def check_tensor(name: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Exact shape and dtype, contiguous."""
-    require(tuple(tensor.shape) == shape, f"shape of {name}", tuple(tensor.shape), str(shape))
-    require(tensor.dtype == dtype, f"dtype of {name}", str(tensor.dtype), str(dtype))
-    require(tensor.is_contiguous(), f"stride of {name}", tensor.stride(), "contiguous")
-
-
-def check_each(ok: torch.Tensor, name: str, values: torch.Tensor, allowed: str) -> None:
-    """Every element of `values` that `ok` (bool, the same shape) is false for is a mistake: the first is named by its index."""
-    wrong = ok.logical_not().nonzero()
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
-        require(False, f"{name}[{', '.join(map(str, place))}]", values[place].item(), allowed)
-
-
-def check_ranks(symm: SymmetricMemory, operator: str, world_size: int, same: object) -> None:
-    """Collective once per distinct `same`: the problem is for as many ranks as there are, and alike on all of them."""
-    require(world_size == symm.world_size, "problem.world_size", world_size, f"{symm.world_size}, the ranks there are")
-    agree(symm, f"{operator} call", same)
