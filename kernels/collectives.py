@@ -1,4 +1,4 @@
-"""The library collectives that the `bulk` baselines end with: torch.distributed on GPUs, a host exchange where there is no group."""
+"""The library collectives that the `bulk` baselines end with: torch.distributed's, or a host exchange where there is no group."""
 
 import torch
 import torch.distributed as dist

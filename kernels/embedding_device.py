@@ -93,12 +93,15 @@ def fused_kernel(
     BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr, MAX_WGS: tl.constexpr, STAGED: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
+    """The operands are those of `Tables`; out [bags of the largest part, all_tables, DIM], ready and entered (`Workspace`) are
+    symmetric; stage [batch, tables, DIM] and word are this rank's."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     epoch = shmem.epoch(word)
     handshake.announce(entered, epoch, bases, rank, pid, grid, WORLD)
 
-    # Pool the bags of each destination and store them where they end: remote destinations first, one flag per destination and work-group, raised as soon as it has nothing more for it.
+    # Pool the bags of each destination and store them where they end: remote destinations first, one flag per destination
+    # and work-group, raised as soon as it has nothing more for it.
     for turn in range(WORLD):
         dest = schedule.destination(turn, pid, first_dest, INTERLEAVED, WORLD)
         bag_low, bag_count = shard(dest, batch, WORLD)

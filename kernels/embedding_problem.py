@@ -71,6 +71,11 @@ class Problem:
         return rank * share + min(rank, extra), share + (rank < extra)
 
 
+def part_size(batch: int, rank: int, world_size: int) -> int:
+    """Bags in a rank's part of the batch (`Problem.part`), in closed form, since a traced batch may be symbolic."""
+    return (batch - rank + world_size - 1) // world_size
+
+
 @dataclass(frozen=True)
 class Config:
     """How to run it; the same on every rank.

@@ -1,8 +1,8 @@
-"""Device code of embedding + All-to-All over the `rdma` transport: the paper's scale-out protocol. The tiles are `embedding_device`'s.
+"""Device code of embedding + All-to-All over the `rdma` transport: the paper's scale-out protocol.
 
-A slice is some blocks of bags of one destination, times this rank's tables. In the result such bags' rows are strided (other
-owners' tables lie between), which one put cannot write: slices land packed, `[bags, tables of the source, dim]`, in a buffer of the
-destination, whose work-groups spread them into the result as they arrive.
+The tiles are `embedding_device`'s. A slice is some blocks of bags of one destination, times this rank's tables. In the result
+such bags' rows are strided (other owners' tables lie between), which one put cannot write: slices land packed, `[bags, tables
+of the source, dim]`, in a buffer of the destination, whose work-groups spread them into the result as they arrive.
 """
 
 import triton
@@ -31,6 +31,8 @@ def fused_kernel(
     WORLD: tl.constexpr, DIM: tl.constexpr, MEAN: tl.constexpr, WEIGHTED: tl.constexpr, UNROLL: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr, SLICE_BLOCKS: tl.constexpr, FENCED: tl.constexpr,
 ):  # fmt: skip
+    """The operands are those of `Tables`; out as in `embedding_device`, this rank's; landing [batch_max * all_tables * DIM]: the
+    sources' parts one after the other; stage [batch, tables, DIM]; first_tables int32 [WORLD + 1]; the rest: `RdmaWorkspace`."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     epoch = shmem.epoch(word)

@@ -9,10 +9,10 @@ land in the peer's `out`, so a rank raises `entered = e` at every peer when its 
 acquires that flag of a destination before its first store there. Stream order puts everything on the destination that read an
 earlier result before it, and so does the tail wait for the stores of earlier calls, since counts and offsets may differ from
 call to call. `counts` and `dst_offsets` are read by their own rank's kernel only, on its stream. Work-groups raise the flags of
-all peers at the end of their tiles for them, also when the counts leave them none, so the receiver needs to know only the grid, which
-the host sets from the capacities: a work-group waits for that of its own number on every peer, and all of them together have stored
-everything. Over rdma slices are put straight into `out`, after the same flag; their source, the stage, is overwritten by the next kernel of its own
-rank, after the sender's `quiet` at the end of this one.
+all peers at the end of their tiles for them, also when the counts leave them none, so the receiver needs to know only the grid,
+which the host sets from the capacities: a work-group waits for that of its own number on every peer, and all of them together
+have stored everything. Over rdma slices are put straight into `out`, after the same flag; their source, the stage, is
+overwritten by the next kernel of its own rank, after the sender's `quiet` at the end of this one.
 Deadlock: as there, nothing waits before it has raised `entered`, nothing waits for `ready` before it has raised all of its own.
 """
 

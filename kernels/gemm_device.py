@@ -1,4 +1,4 @@
-"""Device code of GEMM + All-to-All: which tile is which, the tile product, the fused kernel, the same tiles without communication.
+"""Device code of GEMM + All-to-All: which tile is which, its product, the fused kernel, the same tiles without communication.
 
 What is fused with what, and why buffers may be reused, is in `kernels/gemm_all_to_all.py`.
 """
@@ -115,6 +115,8 @@ def fused_kernel(
     EVEN_K: tl.constexpr, SCALED: tl.constexpr, DESCRIPTORS: tl.constexpr, STAGED: tl.constexpr, MAX_WGS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
+    """The operands are those of `Experts`; out [out_capacity, N], ready and entered (`Workspace`) are symmetric; stage
+    [row_capacity, N] and word are this rank's."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     wide = tl.cdiv(N, BLOCK_N)

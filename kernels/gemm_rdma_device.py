@@ -19,6 +19,8 @@ def fused_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, STAGES: tl.constexpr,
     EVEN_K: tl.constexpr, SCALED: tl.constexpr, DESCRIPTORS: tl.constexpr, FENCED: tl.constexpr,
 ):  # fmt: skip
+    """The operands are those of `Experts`; out [out_capacity, N] and stage [row_capacity, N], sorted by (destination, expert), are
+    symmetric; the rest: `RdmaWorkspace`."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     wide = tl.cdiv(N, BLOCK_N)

@@ -12,7 +12,8 @@ Why buffers may be reused without a host in between ("ready is not consumed"):
 * two_phase, out: an owner stores into a peer's `out` only after acquiring that peer's partial of the same tile, which the
   peer sent from inside call e, after (stream order) whatever read the result of call e - 1 on it.
 * one_shot, stage: a rank in call e has acquired flags of call e - 1 from every peer, so every peer had left call e - 2.
-  Two stages, chosen by the epoch's parity, are enough. `out` is written by its own rank only.
+  Two stages, chosen by the epoch's parity, are enough: fixed halves of one buffer, which calls of other shapes in between
+  must not move. `out` is written by its own rank only.
 * two_phase over rdma: partials and results land in buffers of the receiver, whose kernel of the same call reads them, so the
   same two arguments hold for them; what slices are sent from is overwritten by the next kernel of the own rank, after the
   sender's `quiet`. (By then every peer has acquired the flag of each put; OpenSHMEM promises the source only after `quiet`,
@@ -91,7 +92,8 @@ class _Workspace:
 
 
 def _workspace(symm: SymmetricMemory, problem: Problem, algorithm: str) -> _Workspace:
-    need = problem.world_size * problem.batch * problem.m * (2 if algorithm == "one_shot" else 1)
+    half = -(-problem.world_size * problem.batch * problem.m // 16) * 16  # so that the second half is aligned, too
+    need = half * (2 if algorithm == "one_shot" else 1)
     spaces = symm.state.setdefault("gemv_all_reduce", {})
     space = spaces.get(algorithm)
     if space is None or space.stage.numel() < need:
@@ -152,7 +154,6 @@ def fused(
         kernel, more = rdma.linked(rdma_kernel, symm), _rdma_arguments(symm, problem, config)
     else:
         space = _workspace(symm, problem, config.algorithm)
-        kernel = one_shot_kernel
         more = {
             "stage": space.stage, "ready": space.ready, "word": space.word, "bases": symm.bases, "MAX_WGS": MAX_GRID
         }  # fmt: skip
@@ -160,6 +161,9 @@ def fused(
             require_symmetric(symm, "out", out)
             kernel = two_phase_kernel
             more |= {"done": space.done, "INTERLEAVED": config.order == "interleaved"}
+        else:
+            kernel = one_shot_kernel
+            more["half_size"] = space.stage.numel() // 2
     waits = problem.world_size > 1
     symm.launch(kernel, min(config.grid, tiles), args | more, num_warps=config.num_warps, waits=waits)
     return out

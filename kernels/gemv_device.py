@@ -57,7 +57,7 @@ def partial_tile(
 
 
 @triton.jit
-def _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr):
+def with_extras(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr):
     """Add bias and residual to a reduced tile (float32 [BLOCK_B, BLOCK_M])."""
     if HAS_BIAS:
         total += tl.load(bias + rows, mask=row_ok, other=0.0).to(tl.float32)[None, :]
@@ -73,6 +73,8 @@ def two_phase_kernel(
     EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):  # fmt: skip
+    """weight [M, K], x [BATCH, K], bias [M] and residual [BATCH, M] are this rank's; symmetric: out [BATCH, M], stage float32
+    [WORLD, BATCH, M] by source, int64 flags ready and done [WORLD, MAX_WGS]; word: this rank's epoch word."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M)
@@ -117,7 +119,7 @@ def two_phase_kernel(
             total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
             for peer in tl.static_range(WORLD):
                 total += tl.load(stage + peer * BATCH * M + offsets, mask=ok, other=0.0)
-            total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
+            total = with_extras(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
             for peer in tl.static_range(WORLD):
                 y = shmem.peer_ptr(out, bases, rank, peer)
                 tl.store(y + offsets, total.to(out.dtype.element_ty), mask=ok)
@@ -134,17 +136,19 @@ def two_phase_kernel(
 
 @triton.jit(do_not_specialize=["rank"])
 def one_shot_kernel(
-    weight, x, bias, residual, out, stage, ready, word, bases, M, K, rank,
+    weight, x, bias, residual, out, stage, ready, word, bases, half_size, M, K, rank,
     WORLD: tl.constexpr, BATCH: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
     EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, MAX_WGS: tl.constexpr,
 ):  # fmt: skip
+    """As `two_phase_kernel`, but for `out`, which only its own rank writes, and the stage: float32 [2, half_size], of each half
+    the first WORLD * BATCH * M elements."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M)
     epoch = shmem.epoch(word)
     vectors = tl.arange(0, BLOCK_B)
-    # Parity: a peer may still be reading the stage of the call before (module docstring).
-    half = (epoch % 2) * WORLD * BATCH * M
+    # Parity: a peer may still be reading the stage of the call before, whose shapes may have been others.
+    half = (epoch % 2) * half_size
 
     for tile in range(pid, tiles, grid):
         part = partial_tile(weight, x, tile, M, K, BATCH, BLOCK_B, BLOCK_M, BLOCK_K, EVEN_K, ALIGN, STAGES)
@@ -170,7 +174,7 @@ def one_shot_kernel(
         total = tl.zeros((BLOCK_B, BLOCK_M), tl.float32)
         for peer in tl.static_range(WORLD):  # rank order: the same bits on every rank
             total += tl.load(stage + half + peer * BATCH * M + offsets, mask=ok, other=0.0)
-        total = _finish(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
+        total = with_extras(total, bias, residual, offsets, rows, ok, row_ok, HAS_BIAS, HAS_RESIDUAL)
         tl.store(out + offsets, total.to(out.dtype.element_ty), mask=ok)
 
 

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from . import rdma, schedule, shmem
-from .gemv_device import _finish, partial_tile
+from .gemv_device import partial_tile, with_extras
 
 
 @triton.jit
@@ -25,13 +25,16 @@ def two_phase_kernel(
     EVEN_K: tl.constexpr, ALIGN: tl.constexpr, STAGES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
     SLICE_TILES: tl.constexpr, FENCED: tl.constexpr,
 ):  # fmt: skip
+    """weight, x, bias, residual and out as in `gemv_device`, all this rank's. Symmetric, in packed tiles of [BATCH, BLOCK_M]: stage
+    and landing (float32: partial tiles as sent, and by source as received), result_stage and result_landing (out's dtype: all
+    tiles); int64 flags ready and done [WORLD, max_slices]; slice_done and word are this rank's (`RdmaWorkspace`)."""
     pid = tl.program_id(0)
     grid = tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M)
     epoch = shmem.epoch(word)
     vectors = tl.arange(0, BLOCK_B)
     inside = vectors[:, None] * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]  # of a packed tile
-    real = (vectors < BATCH)[:, None] & (tl.arange(0, BLOCK_M) < BLOCK_M)[None, :]
+    real = (vectors < BATCH)[:, None] & (tl.arange(0, BLOCK_M) < BLOCK_M)[None, :]  # in the shape of a tile
     tile_size = BATCH * BLOCK_M
     steps = schedule.num_steps(pid, grid, tiles)
     start = schedule.first_step(pid, grid, tiles, first)
@@ -55,7 +58,7 @@ def two_phase_kernel(
         count = tl.minimum(high - low - slice_low, SLICE_TILES)
         if rdma.count_part(slice_done + owner * max_slices + number, count):
             flag = ready + rank * max_slices + number
-            if owner == rank:
+            if owner == rank:  # for work-groups of this rank only: device scope is enough
                 tl.atomic_xchg(flag, epoch, sem="release", scope="gpu")
             else:
                 rdma.send(
@@ -72,6 +75,7 @@ def two_phase_kernel(
         for peer in tl.static_range(WORLD):
             if peer != rank:
                 rdma.wait(ready + peer * max_slices + number, epoch)
+        # This rank's own slice: acquire at device scope, and the barrier hands it to the other threads.
         while tl.atomic_add(ready + rank * max_slices + number, 0, sem="acquire", scope="gpu") < epoch:
             pass
         tl.debug_barrier()
@@ -85,7 +89,7 @@ def two_phase_kernel(
             for peer in tl.static_range(WORLD):
                 arrived = landing + (peer * per_owner + index).to(tl.int64) * tile_size
                 total += tl.load(arrived + inside, mask=ok, other=0.0)
-            total = _finish(total, bias, residual, offsets, rows, ok, rows < M, HAS_BIAS, HAS_RESIDUAL)
+            total = with_extras(total, bias, residual, offsets, rows, ok, rows < M, HAS_BIAS, HAS_RESIDUAL)
             value = total.to(out.dtype.element_ty)
             tl.store(out + offsets, value, mask=ok)
             tl.store(result_stage + (low + index).to(tl.int64) * tile_size + inside, value, mask=real)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import gemv_all_reduce, ops
 from .differentiable import all_gather, all_to_all, sum_over_ranks
-from .embedding_problem import POOLING_MODES
+from .embedding_problem import POOLING_MODES, part_size
 from .errors import require
 from .gemm_problem import destination_offsets
 from .ops.embedding import positions
@@ -138,7 +138,7 @@ class EmbeddingAllToAll(nn.Module):
         """One embedding_bag over all local tables, the all-to-all, and the permutation that the fused way does without."""
         mine, dim, ranks = self.tables[self.rank], weight.shape[1], len(self.tables)
         batch = (offsets.numel() - 1) // mine
-        bags = [(batch - peer + ranks - 1) // ranks for peer in range(ranks)]
+        bags = [part_size(batch, peer, ranks) for peer in range(ranks)]
         rows = positions(indices, offsets, table_offsets)[1]
         scale = None if per_sample_weights is None else per_sample_weights.to(weight.dtype)
         pooled = F.embedding_bag(

@@ -13,6 +13,8 @@ of a mask; here it is a counter, since a slice may hold more work-groups than a 
 | `fence`       | this work-group's puts and signals before its later ones, to each destination by itself                   |
 | `signal`      | everything this work-group did (barrier, fence) before the flag                                           |
 | `wait`        | the flag before this work-group's later accesses                                                          |
+| `send`        | a slice's data before its flag: as `put_signal`, or (fenced) as `put` and `signal`                        |
+| `enter`, `await_entered` | as `signal` and `wait`                                                                         |
 | `quiet`       | completion of this work-group's puts: only then may their source be overwritten                            |
 
 On NVIDIA the functions come from NVSHMEM's device bitcode (`libnvshmem_device.bc`), bound as in

@@ -11,7 +11,10 @@ What orders what (memory models: PTX ISA 8, "Memory Consistency Model"; AMDGPU b
 | tl.store   | nothing: weak stores, in any order, visible after a `signal`              | st.global                          | global_store                       |
 | drain      | this work-group's own stores before anything it does next                 | bar.sync                           | wbl2; waitcnt vmcnt(0); s_barrier  |
 | signal     | every store of this work-group before the flag, for whoever acquires it   | bar.sync; atom.release.sys         | drain; release atomic              |
+| signal_all | the same for the flags at all peers                                       | bar.sync; a release a thread       | drain; a release a lane            |
 | wait       | the flag before every load of this work-group that follows                | ld.acquire.sys spin; bar.sync      | atomic spin; invalidate; s_barrier |
+| epoch      | nothing                                                                   | ld.volatile, i.e. relaxed.sys      | volatile load                      |
+| arrive     | this work-group's `epoch` before its count                                | bar.sync; atom.relaxed.gpu         | s_barrier; relaxed atomic          |
 
 Flags are int64 and hold a monotone *epoch*: a wait is `>=`, a flag is never reset, so a late reader cannot miss one. The epoch
 lives on the device (`epoch`, `arrive`), so a captured graph may be replayed for ever.

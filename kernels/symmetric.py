@@ -56,7 +56,10 @@ class SymmetricMemory(Protocol):
         num_stages: int = 1,
         waits: bool = True,
     ) -> None:
-        """Launch `grid` programs. `waits=True` promises nothing later than residency: a larger grid is refused."""
+        """Launch `grid` programs on this rank's stream; the host does not wait.
+
+        `waits`: programs wait for each other or for other ranks, so all must be resident at once: a larger grid is refused.
+        """
 
 
 class BumpHeap:

@@ -45,7 +45,9 @@ def workspace(symm: SymmetricMemory, operator: str) -> Workspace:
 
 @dataclass
 class RdmaWorkspace:
-    """The same for the rdma transport of all three operators, which has flags of its own. All but `word` and `slice_done` are symmetric.
+    """The same for the rdma transport of all three operators, which has flags of its own.
+
+    All but `word` and `slice_done` are symmetric.
 
     Attributes:
         slice_ready: int64 [world_size, max_slices]: epoch of the last call whose slice a peer has delivered.

@@ -1,1 +1,1 @@
-"""Small models built from `kernels.modules`, to read and to run: `torchrun --nproc-per-node 4 -m kernels.examples.decoder --check`."""
+"""Programs to read and to run: small models built from `kernels.modules`, and a kernel of its own on the device API."""

@@ -53,7 +53,7 @@ def _samples(model: DLRM) -> tuple[Tensor, ...]:
     """A global batch, of which this rank keeps its samples' dense part and labels and its tables' bags."""
     generator = torch.Generator().manual_seed(0)
     dense = torch.randn(BATCH, DENSE, generator=generator)
-    labels = (dense[:, 0] > 0).float()
+    labels = (dense[:, 0] > 0.5).float()  # a third: of half, the last bias's gradient would be a sum that cancels
     lengths = torch.randint(0, LONGEST_BAG + 1, (len(ROWS), BATCH), generator=generator)
     indices = [
         torch.randint(0, r, (n,), generator=generator) for r, n in zip(ROWS, lengths.sum(1).tolist(), strict=True)

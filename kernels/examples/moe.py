@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 4 -m kernels.examples.moe --check
 
 Tokens travel to their experts by a library all-to-all; `ExpertCombine` multiplies by the experts' last matrix, weights by the
-router's probability and sends each row home in one kernel (GEMM + All-to-All). How many rows go where is known on the device only.
+router's probability and sends each row home in one kernel (GEMM + All-to-All). How many rows go where only the device knows.
 """
 
 import sys

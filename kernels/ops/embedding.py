@@ -8,6 +8,7 @@ from torch import Tensor
 from .. import embedding_all_to_all
 from ..checks import check_devices, check_tensor
 from ..differentiable import all_to_all
+from ..embedding_problem import part_size
 from ..errors import require
 from . import memory
 
@@ -78,8 +79,7 @@ def _(
 ) -> Tensor:  # fmt: skip
     problem = _problem(weight, table_offsets, indices, offsets, per_sample_weights, tables, pooling_mode, group_name)
     rank = memory.process_group(group_name).rank()
-    # Problem.part in closed form, since a traced batch may be symbolic: the first ranks have one bag more.
-    bags = (problem.batch - rank + problem.world_size - 1) // problem.world_size
+    bags = part_size(problem.batch, rank, problem.world_size)
     return weight.new_empty((bags, problem.all_tables, problem.dim))
 
 
@@ -133,7 +133,7 @@ def _bag_gradients(grad: Tensor, batch: int, tables: list[int], group_name: str)
     """The reverse All-to-All: [bags of this rank, all tables, dim] to [tables of this rank * batch, dim]."""
     group = memory.process_group(group_name)
     rank, ranks, dim = group.rank(), group.size(), grad.shape[2]
-    counts = [(batch - peer + ranks - 1) // ranks for peer in range(ranks)]
+    counts = [part_size(batch, peer, ranks) for peer in range(ranks)]
     sent = grad.transpose(0, 1).reshape(-1, dim)
     received = all_to_all(
         sent, [tables[rank] * count for count in counts], [count * grad.shape[0] for count in tables], group_name

@@ -47,9 +47,8 @@ def _problem(
         operands.check_contents(problem)
     if out is not None:
         shape = problem.rows_out, problem.n
-        memory.check_out(
-            out, shape, weight.dtype, weight.device, input=input, weight=weight, counts=counts, dst_offsets=dst_offsets, scale=scale
-        )  # fmt: skip
+        rest = {"counts": counts, "dst_offsets": dst_offsets, "scale": scale}
+        memory.check_out(out, shape, weight.dtype, weight.device, input=input, weight=weight, **rest)
     return problem
 
 

@@ -169,7 +169,7 @@ def check_out(
     in_place: str = "",
     **operands: Tensor | None,
 ) -> None:
-    """What every `_out` face asks of its `out`: that, and no memory shared with `operands`, but for `in_place`, which may be it."""
+    """What every `_out` face asks of its `out`: that, and no memory shared with `operands`; the one named `in_place` may be it."""
     check_devices(device, out=out)
     check_tensor("out", out, shape, dtype)
     if device.type != "meta" and not is_fake(out):

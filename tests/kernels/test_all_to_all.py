@@ -152,6 +152,14 @@ def test_replay_finds_no_race(operator: str, transport: str) -> None:
     assert max(max(errors) for errors in results) <= 1
 
 
+@pytest.mark.parametrize("seed", [1, 4])
+def test_stages_of_one_shot_stay_where_they_are_when_shapes_change(seed: int) -> None:
+    """A fast rank in a small call must not write where a slow one still reads the partial results of the larger call before."""
+    calls = [(Gemv(m, 8, 1, F32, 2), {"algorithm": "one_shot", "block_m": 4, "grid": 2}) for m in (16, 40, 16)]
+    results = emulator.run(PROGRAM + "run", 2, args=(calls, 3), mode="replay", seed=seed, heap_bytes=1 << 19)
+    assert max(max(errors) for errors in results) <= 1
+
+
 @pytest.mark.parametrize("operator", ["embedding", "gemm", "gemv"])
 def test_replay_finds_no_schedule_that_breaks_interleaved_destinations(operator: str) -> None:
     interleaved: dict[str, Any] = {"order": "interleaved", "grid": 3}
