@@ -20,6 +20,7 @@ lint: install
 	"$(BIN)/ruff" check .
 	"$(BIN)/ruff" format --check .
 	"$(BIN)/snakefmt" --no-sort --check Snakefile artifact/workflow/rules
+	"$(BIN)/mypy"
 	"$(BIN)/snakemake" --lint
 
 install: $(STAMP)

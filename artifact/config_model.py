@@ -55,6 +55,11 @@ class Config(_Block):
         description="Where kernels run: `emulator` (CPU), `gpu` (two or more GPUs with peer access, else an error), or `auto`: gpu if possible.",
         examples=["emulator"],
     )
+    cluster: bool = Field(
+        default=False,
+        description="Jobs run on other machines than the one that starts them (`profiles/slurm`): only jobs that use GPUs look for them.",
+        examples=[True],
+    )
     scope: Literal["smoke", "sample", "full"] = Field(
         default="sample",
         description="Which correctness cases and mutants count for tables and claims: one case an operator, a stratified sample, or all.",
@@ -166,7 +171,8 @@ def default_yaml() -> str:
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
                 lines += [f"{indent}{name}:", *block(field.annotation, indent + "  ")]
             else:
-                lines.append(f"{indent}{name}: {field.get_default()}")
+                default = field.get_default()
+                lines.append(f"{indent}{name}: {str(default).lower() if isinstance(default, bool) else default}")
         return lines
 
     return "\n".join(["# All keys with their defaults; see README.md beside this file.", *block(Config, "")]) + "\n"

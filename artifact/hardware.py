@@ -43,8 +43,15 @@ def peer_access() -> bool:
         return False
 
 
-def resolve(backend: str) -> str:
-    """The backend of a run: `emulator` or `gpu`. Raises `ArtifactError` when gpu is asked for and cannot be."""
+def resolve(backend: str, cluster: bool = False) -> str:
+    """The backend of a run: `emulator` or `gpu`. Raises `ArtifactError` when gpu is asked for and cannot be.
+
+    On a cluster this machine's GPUs say nothing about those of the jobs, so the backend must be named.
+    """
+    if cluster:
+        if backend == "auto":
+            raise ArtifactError("config: backend is 'auto'; allowed with cluster: 'emulator' or 'gpu'")
+        return backend
     if backend == "gpu" and not peer_access():
         raise ArtifactError(
             f"backend is 'gpu'; {NEEDS}, found {len(gpu_names())} GPUs: use backend=emulator or backend=auto"

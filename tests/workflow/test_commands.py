@@ -15,12 +15,17 @@ from artifact.files import ROOT
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "artifact" / "appendix").glob("*.md")))
 BIN = Path(sys.executable).parent
-COMMAND = re.compile(r"`((?:snakemake|python -m)[^`]*)`")
+IN_TEXT = re.compile(r"`((?:snakemake|python -m|make) [^`]*)`")
+IN_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def documented() -> list[str]:
-    found = {c for path in DOCUMENTS for c in COMMAND.findall(path.read_text())}
-    return sorted(c for c in found if "..." not in c and "<" not in c)
+    """Commands of README and appendix, in the text or in blocks, without comments."""
+    found = set()
+    for text in (path.read_text() for path in DOCUMENTS):
+        found |= set(IN_TEXT.findall(text))
+        found |= {line.partition("#")[0].strip() for block in IN_BLOCK.findall(text) for line in block.splitlines()}
+    return sorted(c for c in found if c and "..." not in c and "<" not in c)
 
 
 def test_documents_name_commands():
@@ -37,10 +42,27 @@ def test_every_documented_target_can_be_planned(workflow):
     assert workflow.planned(*sorted(targets))
 
 
+def test_every_documented_option_can_be_planned(workflow):
+    """Backend gpu is asked for what it lacks here, and nothing else."""
+    commands = [
+        shlex.split(c) for c in documented() if c.startswith("snakemake ") and " -" in c and "--unlock" not in c
+    ]
+    assert len(commands) >= 2
+    for command in commands:
+        done = workflow.run("-n", *command[1:])
+        text = done.stdout + done.stderr
+        assert done.returncode == 0 or "error: backend is 'gpu'; needs 2 GPUs" in text, command
+
+
+def test_every_documented_make_target_exists():
+    targets = {shlex.split(c)[1] for c in documented() if c.startswith("make ")}
+    assert {"all", "smoke", "install"} <= targets
+    done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_figure_and_table_is_a_target(workflow):
     names = [*catalogue.existing("figures", catalogue.FIGURES), *catalogue.existing("paper_tables", catalogue.TABLES)]
-    if not (ROOT / "emulator" / "mutants" / "campaign.py").is_file():
-        names.remove("table_mutants")
     planned = workflow.planned(*names)
     assert set(names) <= planned
     assert {c.target for c in claims.load().claims} <= set(names)
@@ -129,4 +151,4 @@ def test_profiles():
     default = yaml.safe_load((ROOT / "profiles" / "default" / "config.yaml").read_text())
     assert default["cores"] and default["rerun-incomplete"] is True and "gpu=1" in default["resources"]
     slurm = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())
-    assert slurm["executor"] == "slurm" and "backend=gpu" in slurm["config"]
+    assert slurm["executor"] == "slurm" and {"backend=gpu", "cluster=true"} <= set(slurm["config"])

@@ -11,7 +11,7 @@ from artifact.sources import closure
 
 try:
     CONFIG = config_model.parse(config)
-    BACKEND = hardware.resolve(CONFIG.backend)
+    BACKEND = hardware.resolve(CONFIG.backend, CONFIG.cluster)
     REFERENCE = manifest.check(CONFIG.reference)
 except ArtifactError as error:
     raise SystemExit(f"error: {error}")
@@ -43,8 +43,6 @@ MODEL_STEPS = {
 RUN = f"results/{BACKEND}"
 FIGURES = catalogue.existing("figures", catalogue.FIGURES)
 TABLES = catalogue.existing("paper_tables", catalogue.TABLES)
-if not Path("emulator/mutants/campaign.py").is_file():
-    TABLES.pop("table_mutants", None)
 
 
 wildcard_constraints:
