@@ -27,7 +27,7 @@ class Gpu(_Block):
     machine: str = Field(
         default="this-machine",
         pattern=r"^[a-z0-9][a-z0-9-]*$",
-        description="Name of this machine in rows, figures and `results/gpu`; with a profile of that name in `experiments/model/profiles/` figures show its limits.",
+        description="Name of this machine in rows and figures.",
         examples=["h200-x4"],
     )
     samples: int = Field(

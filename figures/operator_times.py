@@ -74,7 +74,7 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
     cases = list(dict.fromkeys(rows["case"]))
     made, (axes,) = style.figure(max(2.0, 0.9 + 0.15 * len(cases)))
     limits = rows.groupby("case", sort=False)["limit_us"].first()
-    known = bool(limits.notna().all())  # not for a machine without a profile: then times stand by themselves
+    known = bool(limits.notna().all())  # not without the rates of the same run: then times stand by themselves
     height = {case: len(cases) - n for n, case in enumerate(cases)}
     for name in style.in_order(rows["series"], SERIES):
         part = rows[rows["series"] == name]

@@ -1,4 +1,4 @@
-"""What can be judged of a figure's looks without eyes: colours, sizes of letters, labels that lie over one another, machines without a profile."""
+"""What can be judged of a figure's looks without eyes: colours, sizes of letters, labels that lie over one another, times without limits."""
 
 import itertools
 from importlib import import_module
@@ -108,7 +108,7 @@ def test_letters_are_large_enough_whole_and_apart(name: str, size: str, request:
         plt.close(made)
 
 
-def test_a_machine_without_a_profile_has_times_but_no_limits() -> None:
+def test_without_limits_times_stand_by_themselves() -> None:
     rows = operator_times.rows(
         inputs.Inputs(timing=timing().assign(limit_us=np.nan, machine="new-gpu")), "gemv_all_reduce"
     )

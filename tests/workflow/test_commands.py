@@ -22,8 +22,11 @@ IN_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def documented() -> list[str]:
     """Commands of README and appendix, in the text or in blocks, without comments."""
     found = set()
-    for text in (path.read_text() for path in DOCUMENTS):
+    for path in DOCUMENTS:
+        text = path.read_text()
         found |= set(IN_TEXT.findall(text))
+        if path.name in ("EXTEND.md", "ADD_AN_OPERATOR.md"):  # their blocks build on one another: test_tutorials
+            continue
         found |= {line.partition("#")[0].strip() for block in IN_BLOCK.findall(text) for line in block.splitlines()}
     return sorted(c for c in found if c and "..." not in c and "<" not in c)
 
