@@ -119,3 +119,33 @@ def test_without_limits_times_stand_by_themselves() -> None:
     shown = np.concatenate([line.get_xdata() for line in axes.lines if line.get_marker() in style.MARKERS.values()])
     assert set(shown) == set(rows["time_us"])
     plt.close(made)
+
+
+def test_what_is_missing_or_suspect_is_shown() -> None:
+    """One case without a fused arm, one without any result, one whose samples are suspect."""
+    frame = timing()
+    own = frame[frame["operator"] == "gemv_all_reduce"]
+    gone = {"status": "missing", "reason": "out of memory", "time_us": np.nan, "sample": 0}
+    whole = own[own["case"] == "small"]
+    first = whole[whole["sample"] == 0]
+    frame = pd.concat(
+        [
+            own[~((own["case"] == "small") & (own["arm"] == "fused.peer"))],
+            first[first["arm"] == "fused.peer"].assign(**gone),
+            first.assign(case="huge", limit_us=np.nan, **gone),
+            whole.assign(case="noisy", status="suspect", reason="clocks fell"),
+        ]
+    )
+    rows = operator_times.rows(inputs.Inputs(timing=frame), "gemv_all_reduce")
+    notes = rows.set_index(["case", "series"])["note"]
+    assert notes["small", "fused"] == "missing: out of memory" and notes["noisy", "fused"] == "suspect: clocks fell"
+    assert set(rows[rows["case"] == "huge"]["note"]) == {"missing: out of memory"} and notes["large", "fused"] == ""
+    made = operator_times.draw(rows, "gemv_all_reduce")
+    (axes,) = made.axes
+    hollow = [y for line in axes.lines if line.get_fillstyle() == "none" for y in line.get_ydata()]
+    assert sorted(hollow) == [2] * 5 + [4]  # huge: every series; small: fused
+    crossed = np.concatenate([line.get_ydata() for line in axes.lines if line.get_marker() == "x"])
+    assert len(crossed) == len(rows[rows["case"] == "noisy"]) and len(set(crossed)) == 1
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["small  10 µs", "large  10 µs", "huge", "noisy  10 µs"]
+    assert "crossed: suspect\nhollow, beside the frame: no result" in axes.get_xlabel()
+    plt.close(made)
