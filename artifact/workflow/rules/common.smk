@@ -16,9 +16,10 @@ try:
 except ArtifactError as error:
     raise SystemExit(f"error: {error}")
 
+# A prefix takes the place of Snakemake's own, which has a rule fail when its command fails, whatever tee says.
 # `python` in a rule is the one that runs Snakemake, also where no environment is activated; with --sdm conda it is conda's.
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+    shell.prefix(f'set -euo pipefail; export PATH="{Path(sys.executable).parent}:$PATH"; ')
 MACHINE = CONFIG.gpu.machine if BACKEND == "gpu" else "cpu"
 OPERATORS = ("gemv_all_reduce", "embedding_all_to_all", "gemm_all_to_all")
 MODEL_STEPS = {
