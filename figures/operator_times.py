@@ -88,6 +88,11 @@ def _absent(timing: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(made, columns=[c for c in COLUMNS if c != "backend"])
 
 
+def _notes(rows: pd.DataFrame) -> pd.Series:
+    """Texts also where a column of nothing was read from CSV as numbers."""
+    return rows["note"].astype("string").fillna("")
+
+
 def draw(rows: pd.DataFrame, operator: str) -> Figure:
     if rows.empty:
         made, (axes,) = style.figure(1.2)
@@ -111,11 +116,11 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
             ratio, part["case"].map(height), xerr=[s.clip(lower=0).fillna(0) for s in spread], fmt=style.MARKERS[marker],
             color=style.COLOURS[colour], label=SERIES[name], linestyle="none", elinewidth=0.8, markersize=3.5, alpha=0.9,
         )  # fmt: skip
-        doubted = part["note"].fillna("").str.startswith("suspect")
+        doubted = _notes(part).str.startswith("suspect")
         axes.plot(
             ratio[doubted], part["case"][doubted].map(height), "x", color="black", markersize=5, markeredgewidth=0.7
         )
-    absent = rows[rows["note"].fillna("").str.startswith("missing")]
+    absent = rows[_notes(rows).str.startswith("missing")]
     for at, name in enumerate(style.in_order(absent["series"], SERIES)):
         colour, marker = _LOOK[name]
         where = absent[absent["series"] == name]["case"].map(height)
@@ -134,7 +139,7 @@ def draw(rows: pd.DataFrame, operator: str) -> Figure:
     axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:g}"[0] in "12346" and x >= 1 else "")
     axes.tick_params(axis="x", which="minor", labelsize=7, pad=5)
     legend = "\nmedian, 95 % interval"
-    if rows["note"].fillna("").str.startswith("suspect").any():
+    if _notes(rows).str.startswith("suspect").any():
         legend += "; crossed: suspect"
     if len(absent):
         legend += "\nhollow, beside the frame: no result"

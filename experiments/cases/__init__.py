@@ -54,7 +54,7 @@ _VERIFY: dict[str, Parser] = {
     "case": _text,
     "dtype": _one_of(*DTYPES),
     "world_size": _one_of(*WORLD_SIZES),
-    "calls": _whole(1, 64),
+    "calls": _whole(1, 256),
     "skew_us": _whole(0, 100_000),
     "changing": _FLAG,
     "seed": _whole(0),
