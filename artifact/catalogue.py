@@ -58,6 +58,16 @@ FIGURES = {
         ("P5",),
         "For which workloads the simulated reduction holds: pooling and MLP width around the main one.",
     ),
+    "fig_scale_out_faults": Item(
+        ("scaleout_reduction",),
+        ("P5",),
+        "DLRM training in simulation on other topologies, with a slow node and with a weak link.",
+    ),
+    "fig_destination_order": Item(
+        ("assumptions",),
+        ("P1", "P4"),
+        "Fused against bulk when work-groups serve one destination after the other or all in turn, by the timing model.",
+    ),
     "fig_strategies": Item(
         ("intranode",), (), "Ways to overlap a dependent collective, by the timing model: time relative to bulk."
     ),

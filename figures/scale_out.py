@@ -85,7 +85,8 @@ def draw(rows: pd.DataFrame) -> Figure:
             right.bar([i + offset for i in range(len(nodes))], heights, 0.36, bottom=bottom, color=colour, hatch=style.MODEL_HATCH, edgecolor="white",
                       linewidth=0.3, label=name.replace("_", " ").replace("all to all", "All-to-All").replace("all reduce", "AllReduce").replace("mlp", "MLP") if strategy == "bulk" else None)  # fmt: skip
             bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
-    right.set_xticks(range(len(nodes)), [f"{n:.0f}\nbulk | fused" for n in nodes])
+    right.set_xticks(range(len(nodes)), [f"{n:.0f}" for n in nodes])
+    right.set_xlabel("nodes (left bar: bulk, right bar: fused)")
     right.margins(y=0.05)
     right.set_ylabel("time of an iteration, ms")
     right.set_title(f"{workload}, weak scaling", loc="left")

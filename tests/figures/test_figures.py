@@ -63,11 +63,16 @@ def model_frames() -> dict[str, pd.DataFrame]:
         "traffic": pd.DataFrame(
             [embedding | {"machine": m, "case": "1024|64", "strategy": s, "time_us": t, "link_gbps": t} for m in ("mi210-x4", "mi210-2node") for s in ("bulk", "fused") for t in (1, 2, 3)]
         ),
+        "assumptions": pd.DataFrame(
+            [embedding | {"machine": m, "case": c, "assumption": a, "bulk_us": 9, "fused_us": 8, "reduction_percent": 11.5} for m in ("mi210-x4", "h200-x8") for c in ("a", "b") for a in ("as assumed", "destinations interleaved", "both")]
+        ),
         "scaleout": pd.DataFrame(
             [torus | {"nodes": n, "scenario": "none", "scope": "iteration", "strategy": s, "component": c, "time_us": 5.5} for n in (16, 128) for s in ("bulk", "fused") for c in ("total", "embedding", "top_mlp")]
         ),
         "scaleout_reduction": pd.DataFrame(
-            [torus | {"nodes": n, "scenario": "none", "scope": "iteration", "bulk_us": 9, "fused_us": 8, "reduction_percent": 11.5} for n in (16, 128)]
+            [torus | {"topology": t, "nodes": n, "scenario": s, "scope": scope, "bulk_us": 9, "fused_us": 8, "reduction_percent": 11.5} for n, t, s, scope in (
+                (16, "torus2d", "none", "iteration"), (128, "torus2d", "none", "iteration"), (128, "torus2d", "none", "embedding_all_to_all"),
+                (128, "torus2d", "one link at half bandwidth", "iteration"), (128, "fat_tree", "none", "iteration"), (128, "fat_tree", "none", "embedding_all_to_all"))]
         ),
         "scaleout_sweep": pd.DataFrame(
             [torus | {"nodes": 128, "scope": "iteration", "pooling": p, "mlp_width": w, "bulk_us": 9, "fused_us": 8, "reduction_percent": 11.5} for p in (10, 70) for w in (341, 682)]
