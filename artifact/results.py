@@ -70,10 +70,11 @@ KINDS: dict[str, pa.DataFrameSchema] = {
         registers=_count(), agprs=_count(), sgprs=_count(), spills=_count(), shared_bytes=_count(), stack_bytes=_count(),
         occupancy=_number(), limited_by=_text(empty=True), status=_text(STATUS), reason=_text(empty=True), triton_version=_text(empty=True),
     ),
-    # One row a mutant: caught (by which report), equivalent (shown by its assembly), survived, skipped.
+    # One row a mutant and detector; `races`, the whole adversary, decides, the others are controls ("caught" or "survived").
     "campaign": _schema(
-        mutant=_text(), kernel=_text(), verdict=_text(("caught", "equivalent", "survived", "skipped")), seed=_count(),
-        seeds_tried=_count(), time_s=_number(), reason=_text(empty=True),
+        kernel=_text(), mutant=_text(), change=_text(empty=True), detector=_text(("races", "weak", "stale", "late", "sc")),
+        verdict=_text(("caught", "equivalent", "clean", "skipped", "survived", "false report")), seed=_count(), seeds_tried=_count(0, False),
+        time_s=_number(0.0, False), report=_text(empty=True), reason=_text(empty=True),
     ),
     "operators": _schema(operator=_text(), torch_operator=_text(), face=_text(FACES), signature=_text()),
     "reduction": _schema(

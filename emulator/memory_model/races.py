@@ -137,10 +137,12 @@ class Detector:
             for r in self._sets[i]:
                 if r.known(t):
                     continue
+                kind = "scope" if sem and r.strong else "race"
                 if sem and r.strong and inclusive(r.scope, r.thread, scope, t):
                     outlives += (r,)
-                    continue
-                kind = "scope" if sem and r.strong else "race"
+                    if r.thread.block is None or r.thread.block != t.block:
+                        continue
+                    kind = "lanes"  # each thread reads for itself: one that is late would get what its own work-group wrote
                 earlier = Access(
                     r.thread, r.clock, r.op, r.site, Sem.RELAXED if r.strong else Sem.PLAIN, r.scope, r.time
                 )

@@ -46,7 +46,7 @@ class Row:
         change: the code before and after it, one line.
         detector: key of `DETECTORS`; "races" is the whole adversary and decides.
         verdict: of `VERDICTS`; for the other detectors "caught" or "survived", which fails nothing.
-        seed: first seed with a report; -1 if there is none.
+        seed: first seed with a report, or None.
         seeds_tried: seeds run.
         time_s: wall-clock seconds.
         report: kind of the report ("race", "hang", "result", ...; "" for none).
@@ -58,7 +58,7 @@ class Row:
     change: str
     detector: str
     verdict: str
-    seed: int
+    seed: int | None
     seeds_tried: int
     time_s: float
     report: str
@@ -80,7 +80,7 @@ class Job:
     def rows(self, answer: list[Outcome] | Lost) -> Iterator[Row]:
         """Verdicts on what came of the job."""
         if isinstance(answer, Lost):
-            answer = [Outcome("races", -1, 0, 0.0, "lost", answer.why)]
+            answer = [Outcome("races", None, 0, 0.0, "lost", answer.why)]
         for outcome in answer:
             found = outcome.seed is not None
             first_line = outcome.text.strip().partition("\n")[0]
@@ -91,8 +91,8 @@ class Job:
                 elif self.expect != "caught":
                     verdict, reason = ("false report", first_line) if found else (self.expect, self.reason)
             yield Row(
-                self.subject.name, self.mutant, self.change, outcome.detector, verdict, -1 if outcome.seed is None else outcome.seed,
-                outcome.seeds_tried, round(outcome.time_s, 3), "" if outcome.invalid else outcome.kind, " ".join(reason.split()),
+                self.subject.name, self.mutant, self.change, outcome.detector, verdict, outcome.seed, outcome.seeds_tried,
+                round(outcome.time_s, 3), "" if outcome.invalid else outcome.kind, " ".join(reason.split()),
             )  # fmt: skip
 
 
@@ -138,13 +138,12 @@ def _jobs(subject: Subject, lines: dict[str, set[int]], wanted: str) -> tuple[li
     for module in subject.modules:
         source = source_of(module)
         for mutant in mutate(source):
-            if not reached(source, mutant.line, lines[module]):
+            name, text = f"{module}.{mutant.name}", f"{mutant.before} -> {mutant.after or '(nothing)'}"
+            if not (subject.wants(name) and reached(source, mutant.line, lines[module])):
                 continue
-            name = f"{module}.{mutant.name}"
-            known = subject.equivalence(name)
+            known = subject.equivalence(name, text)
             if known is not None:
                 spoken_of.add(known.mutant)
-            text = f"{mutant.before} -> {mutant.after or '(nothing)'}"
             expect, reason = (
                 ("caught", "") if known is None else ("equivalent", f"{known.reason} {known.evidence}".strip())
             )
@@ -161,7 +160,7 @@ def _unreached(subjects: list[Subject], lines: list[dict[str, set[int]]], wanted
             name = f"{module}.{mutant.name}"
             if wanted in name and not reached(source, mutant.line, executed):
                 text = f"{mutant.before} -> {mutant.after or '(nothing)'}"
-                yield Row("none", name, text, "races", "skipped", -1, 0, 0.0, "", "no subject executes this line")
+                yield Row("none", name, text, "races", "skipped", None, 0, 0.0, "", "no subject executes this line")
 
 
 def _write(path: Path, rows: list[Row]) -> None:

@@ -15,13 +15,15 @@ class Equivalent:
     """Mutants that change nothing observable.
 
     Attributes:
-        mutant: pattern over the mutant's name ("module.rule@function:line").
+        mutant: pattern over the mutant's name ("module.rule@function:line"; shell style, as `change`).
         reason: why no execution differs.
+        change: pattern over "before -> after", where a rule applies to several places of one function.
         evidence: lines of generated assembly, where the reason is there.
     """
 
     mutant: str
     reason: str
+    change: str = "*"
     evidence: str = ""
 
 
@@ -54,6 +56,7 @@ class Subject:
         args: of the program, after `symm`.
         world_size, resident: ranks and physical work-groups of a rank.
         modules: modules whose mutants are run.
+        only: patterns over the names of mutants that are run; all by default.
         equivalent: mutants known to change nothing.
         launch: changes of the launches.
         sample: whether the sampled campaign has it.
@@ -66,14 +69,21 @@ class Subject:
     world_size: int
     resident: int
     modules: tuple[str, ...]
+    only: tuple[str, ...] = ("*",)
     equivalent: tuple[Equivalent, ...] = ()
     launch: tuple[LaunchMutant, ...] = ()
     sample: bool = False
     heap_bytes: int = 1 << 20
 
-    def equivalence(self, mutant: str) -> Equivalent | None:
-        """Why a mutant of that name changes nothing, or None."""
-        return next((e for e in self.equivalent if fnmatchcase(mutant, e.mutant)), None)
+    def equivalence(self, mutant: str, change: str) -> Equivalent | None:
+        """Why a mutant of that name and change does nothing, or None."""
+        return next(
+            (e for e in self.equivalent if fnmatchcase(mutant, e.mutant) and fnmatchcase(change, e.change)), None
+        )
+
+    def wants(self, mutant: str) -> bool:
+        """Whether a mutant of that name is run."""
+        return any(fnmatchcase(mutant, pattern) for pattern in self.only)
 
 
 def _made(kind: type, entry: Any, where: str) -> Any:
@@ -111,6 +121,7 @@ def read(path: Path) -> list[Subject]:
         subjects.append(
             Subject(**{
                 **entry, "args": tuple(subject.args), "modules": tuple(subject.modules),
+                "only": tuple(subject.only),
                 "equivalent": tuple(_made(Equivalent, e, f"{where}, equivalent") for e in known),
                 "launch": tuple(_made(LaunchMutant, e, f"{where}, launch") for e in launch),
             })

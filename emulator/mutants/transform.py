@@ -184,6 +184,13 @@ def wrong_peer(kernel: ast.AST) -> Iterator[Site]:
             yield call, lambda c=call: c.args.__setitem__(-1, copy.deepcopy(c.args[-2]))
 
 
+def wrong_slot(kernel: ast.AST) -> Iterator[Site]:
+    """A flag's address without its last offset: several flags become one."""
+    for call in _calls(kernel):
+        if callee(call) in SIGNALS | WAITS and call.args and isinstance(call.args[0], ast.BinOp):
+            yield call, lambda c=call: c.args.__setitem__(0, c.args[0].left)
+
+
 def one_step_short(kernel: ast.AST) -> Iterator[Site]:
     """A loop over logical work-groups or slices that ends one early."""
     for node in ast.walk(kernel):
@@ -231,6 +238,7 @@ OPERATORS: dict[str, Operator] = {
     "constant_epoch": Operator(constant_epoch, "ROCm/iris#465"),
     "drop_double_buffer": Operator(drop_double_buffer, "lightseekorg/tokenspeed#1356"),
     "wrong_peer": Operator(wrong_peer),
+    "wrong_slot": Operator(wrong_slot),
     "one_step_short": Operator(one_step_short),
     "last_arrival_off_by_one": Operator(last_arrival_off_by_one),
 }

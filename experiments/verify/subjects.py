@@ -20,16 +20,17 @@ def _calls(operator: str, case: str, world_size: int, rank: int) -> list[_Call]:
     adapter, fields, cpu = operators.get(operator), json.loads(case), torch.device("cpu")
     calls = []
     for call in range(fields["calls"]):
-        problem = adapter.problem(fields, world_size, call)
+        problem = adapter.problem(fields, world_size, call % fields["shapes"])
         operands = adapter.operands(problem, fields, rank, call, cpu)
         calls.append((problem, operands, adapter.expected(problem, fields, rank, call, cpu)))
     return calls
 
 
 def program(symm: Any, operator: str, case: dict[str, Any]) -> float:
-    """All calls of `case` on this rank, back to back, with no host in between; the largest error as a part of its bound.
+    """All calls of `case` on this rank, back to back; the largest error as a part of its bound.
 
-    `case` has the fields of the operator's correctness cases, `calls`, and `config`: changes of the default configuration.
+    `case` has the fields of the operator's correctness cases, `config`, which changes the default configuration, `calls`, and
+    `shapes`: as many problems take turns. Hosts meet where a problem is new; from call number `shapes` on, none does any more.
     Raises `AssertionError` for a result outside its bound.
     """
     adapter = operators.get(operator)

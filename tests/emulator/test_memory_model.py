@@ -201,6 +201,18 @@ def test_a_reset_that_is_strong_enough_for_all_needs_no_order() -> None:
     assert kinds(s) == []
 
 
+def test_a_load_of_every_thread_is_not_over_when_its_work_group_writes_there_without_a_barrier() -> None:
+    for barrier, found in ((True, []), (False, [("lanes", "A-read", "A0-write")])):
+        s = Setup()
+        lead = s.memory.thread(0, "a", "lead", "A0")
+        word = Where(s.flags, 0, 1)
+        s.read(s.a, word, Sem.RELAXED)
+        if barrier:
+            sync.block_barrier(s.memory, (lead, s.a))
+        s.write(lead, word, 1, Sem.RELAXED)
+        assert kinds(s) == found
+
+
 def test_puts_are_known_after_quiet_or_fence_and_signal_only() -> None:
     s = Setup()
     source = Buffer("source", 0, np.ones(64, np.uint8), 4, shared=False)

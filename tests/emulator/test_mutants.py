@@ -42,6 +42,10 @@ CASES = [
     ("wrong_peer", "q = peer_ptr(p, bases, me, there)\nsignal(f, 1, me, there)\nsignal(f, there)", [
         (1, "peer_ptr(p, bases, me, there)", "peer_ptr(p, bases, me, me)"), (2, "signal(f, 1, me, there)", "signal(f, 1, me, me)"),
     ]),
+    ("wrong_slot", "shmem.signal(flags + a + b, e)\nwait(flags, e)\nwait(flags + c, e)", [
+        (1, "shmem.signal(flags + a + b, e)", "shmem.signal(flags + a, e)"),
+        (3, "wait(flags + c, e)", "wait(flags, e)"),
+    ]),
     ("one_step_short", "for i in range(n):\n    pass\nfor i in range(a, n):\n    pass", [
         (1, "for i in range(n): pass", "for i in range(n - 1): pass"),
     ]),

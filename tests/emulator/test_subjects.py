@@ -13,7 +13,8 @@ equivalent: [{{mutant: "m.*@f:*", reason: everywhere}}]
 launch: [{{name: plan, args: {{order: 0}}, expect: clean, reason: any order}}]
 subjects:
   - {ENTRY}
-    equivalent: [{{mutant: "m.drop_barrier@f:3", reason: Triton has one there, evidence: bar.sync}}]
+    equivalent: [{{mutant: "m.drop_barrier@f:3", reason: Triton has one there, change: "a(* -> *", evidence: bar.sync}}]
+    only: ["m.*"]
     sample: true
 """
 
@@ -24,11 +25,13 @@ def test_a_file_of_subjects(tmp_path: Path) -> None:
     (subject,) = read(file)
     assert (subject.name, subject.args, subject.modules, subject.sample) == ("a", (1, {"k": "v"}), ("m", "n"), True)
     assert subject.launch == (LaunchMutant("plan", {"order": 0}, expect="clean", reason="any order"),)
-    assert subject.equivalence("m.drop_barrier@f:3") == Equivalent(
-        "m.drop_barrier@f:3", "Triton has one there", "bar.sync"
+    assert subject.equivalence("m.drop_barrier@f:3", "a(x) -> (nothing)") == Equivalent(
+        "m.drop_barrier@f:3", "Triton has one there", "a(* -> *", "bar.sync"
     )
-    assert subject.equivalence("m.drop_wait@f:9").reason == "everywhere"
-    assert subject.equivalence("n.drop_wait@f:9") is None
+    assert subject.equivalence("m.drop_barrier@f:3", "b(x) -> (nothing)").reason == "everywhere"
+    assert subject.equivalence("m.drop_wait@f:9", "").reason == "everywhere"
+    assert subject.equivalence("n.drop_wait@f:9", "") is None
+    assert subject.wants("m.x@f:1") and not subject.wants("n.x@f:1")
 
 
 def test_the_files_of_this_repository_are_right() -> None:

@@ -34,7 +34,7 @@ rule run_mutants:
     message:
         "Hunt mutants: {wildcards.scope}"
     input:
-        src=closure("emulator", "artifact.record"),
+        src=closure("emulator.mutants.campaign", "experiments.verify.subjects", "artifact.record"),
     output:
         rows="results/emulator/mutants/{scope}.csv",
         provenance="results/emulator/mutants/{scope}.json",
@@ -53,5 +53,5 @@ rule run_mutants:
         "../../../environment.yml"
     shell:
         "python -m artifact.record --kind campaign --out {output.rows} --backend emulator --machine cpu"
-        " --seed {params.seed} --sources emulator --keep results/emulator/failed"
+        " --seed {params.seed} --sources emulator.mutants.campaign experiments.verify.subjects --keep results/emulator/failed"
         " -- python -m emulator campaign {params.selection} --out {output.rows} 2>&1 | tee {log}"
