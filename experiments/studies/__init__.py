@@ -34,9 +34,16 @@ def _timeline(source: Any, machine: str, out: Path, clock: Any) -> bool:
     return timeline.run(source, machine, out, clock)
 
 
+def _litmus(source: Any, machine: str, out: Path, clock: Any) -> bool:
+    from ..litmus import run
+
+    return run.run(source, machine, out, clock)
+
+
 STUDIES: dict[str, Study] = {
     "occupancy": Study((1, 2, 4, 8), _with_arms("occupancy")),
     "order": Study((2, 4, 8), _with_arms("order")),
     "staging": Study((1, 2, 4, 8), _with_arms("staging")),
     "timeline": Study((1, 2, 4, 8), _timeline),
+    "litmus": Study((1, 2), _litmus),
 }
